@@ -20,6 +20,10 @@ target_compile_options(holt_options INTERFACE -Wall -Wextra -Werror -Wnon-virtua
 if(HOLT_SANITIZE)
   add_compile_options(-fsanitize=${HOLT_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${HOLT_SANITIZE})
+  if(HOLT_SANITIZE MATCHES undefined)
+    # CAF's headers form references to objects that don't live yet, and its library carries no type information for vptr.
+    add_compile_options(-fno-sanitize=null,vptr -fno-sanitize-recover=undefined)
+  endif()
 endif()
 
 # holt_library(NAME SOURCES ... [FOLDERS ...] [LINKS ...] [PRIVATE_LINKS ...])
@@ -50,7 +54,8 @@ endfunction()
 
 # holt_test(NAME SOURCES ... LINKS ... [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...])
 #
-# A GoogleTest program, run as one CTest test. Its files may include "tests/…" (support) and what it links.
+# A GoogleTest program, run as one CTest test. Its files may include "tests/…" (support) and what it links. Its folder
+# below tests/ is a label of it, and the target tests_<folder> builds all of that folder.
 function(holt_test NAME)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINKS;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${NAME} ${arg_SOURCES})
@@ -61,10 +66,28 @@ function(holt_test NAME)
     set(arg_TIMEOUT 120)
   endif()
   add_test(NAME ${NAME} COMMAND ${NAME})
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "/.*" "" folder "${folder}")
+  list(APPEND arg_LABELS ${folder})
+  list(REMOVE_DUPLICATES arg_LABELS)
   set_tests_properties(${NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${arg_ENVIRONMENT}")
+  if(folder MATCHES "^(integration|faults|clients)$")
+    # These drive whole servers and sandboxes and look at the clock: one at a time.
+    set_tests_properties(${NAME} PROPERTIES RUN_SERIAL ON)
+  endif()
+  if(NOT TARGET tests_${folder})
+    add_custom_target(tests_${folder})
+  endif()
+  add_dependencies(tests_${folder} ${NAME})
 endfunction()
 
 # holt_fuzzer(NAME SOURCES ... LINKS ...)  with clang and HOLT_FUZZ only: libFuzzer; tests run it for 20 s.
+# The target fuzzers builds all; <build>/fuzzers holds the programs and a test list of them alone (script/test reads it).
+if(HOLT_FUZZ)
+  set(HOLT_FUZZ_DIR ${CMAKE_BINARY_DIR}/fuzzers)
+  file(WRITE ${HOLT_FUZZ_DIR}/CTestTestfile.cmake "")
+  add_custom_target(fuzzers)
+endif()
 function(holt_fuzzer NAME)
   if(NOT HOLT_FUZZ)
     return()
@@ -73,6 +96,22 @@ function(holt_fuzzer NAME)
   add_executable(${NAME} ${arg_SOURCES})
   target_link_libraries(${NAME} PRIVATE ${arg_LINKS} holt_options)
   target_link_options(${NAME} PRIVATE -fsanitize=fuzzer)
-  add_test(NAME ${NAME} COMMAND ${NAME} -max_total_time=20 -timeout=5 -rss_limit_mb=1024 -print_final_stats=0)
-  set_tests_properties(${NAME} PROPERTIES TIMEOUT 90 LABELS fuzz)
+  set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${HOLT_FUZZ_DIR})
+  add_dependencies(fuzzers ${NAME})
+  file(APPEND ${HOLT_FUZZ_DIR}/CTestTestfile.cmake
+       "add_test(${NAME} \"${HOLT_FUZZ_DIR}/${NAME}\" -max_total_time=20 -timeout=5 -rss_limit_mb=1024 -verbosity=0)\n"
+       "set_tests_properties(${NAME} PROPERTIES TIMEOUT 90 LABELS fuzz)\n")
+endfunction()
+
+# holt_bench(NAME SOURCES ... LINKS ...)  a program of bench/; the target bench_programs builds all that script/bench runs.
+function(holt_bench NAME)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${NAME} ${arg_SOURCES})
+  holt_folder_include(bench directory)
+  target_include_directories(${NAME} PRIVATE ${directory})
+  target_link_libraries(${NAME} PRIVATE ${arg_LINKS} holt_options)
+  if(NOT TARGET bench_programs)
+    add_custom_target(bench_programs)
+  endif()
+  add_dependencies(bench_programs ${NAME})
 endfunction()
