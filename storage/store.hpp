@@ -20,6 +20,7 @@ enum class store_errc : std::uint8_t {
   fenced,      // the generation moved on: nothing was written (spec 11)
   unavailable, // the database can't be reached or is full: try again
   internal,    // a bug, or a damaged database
+  invalid,     // the caller's: a cursor that no list gave, too many labels in a filter
 };
 
 struct store_error {
@@ -124,7 +125,9 @@ struct environment_filter {
   std::uint32_t limit = 100;
 };
 
-/// Any thread may call. Writes are durable when the reply comes (one commit may carry many calls).
+/// Any thread may call. Writes are durable when the reply comes (one commit may carry many calls), and a read asked for
+/// after that reply sees them. Lists are ordered by created_at, then id; a row there from the first page to the last is
+/// listed exactly once. An org, user or environment that must exist and doesn't is not_found.
 class store {
 public:
   virtual ~store() = default;
@@ -142,23 +145,27 @@ public:
   // lifecycle, of the environment supervisor and the sweeper; deleted ones are found here
   virtual void load_environment(std::string id, store_reply<environment_record> reply) = 0;
   /// Inserts with generation 1 when `expected` is 0, else replaces the row if it still has generation `expected`; the
-  /// stored generation is expected + 1 and is in the answer. No match → fenced, nothing written (spec 11).
+  /// stored generation is expected + 1 and is in the answer. No match → fenced, nothing written (spec 11). Epoch and
+  /// last_used_at never go backwards. The first row of an environment that is missing or deleted: not_found.
   virtual void write_instance(instance_row row, std::uint64_t expected_generation, store_reply<instance_row> reply) = 0;
-  /// last_used_at only, never backwards, not fenced. Grouped.
+  /// last_used_at only, never backwards, not fenced. Batched: seen by reads within a second, and not durable until then.
   virtual void touch_instance(std::string environment_id, std::int64_t last_used_at) = 0;
   /// Increments and answers the session epoch of the instance row (spec 52).
   virtual void next_epoch(std::string environment_id, store_reply<std::uint64_t> reply) = 0;
   /// Replaces the identity that a holder last used, and answers the former one ("" the first time), in one step (spec 18).
   virtual void swap_seen(std::string environment_id, std::string holder, std::string identity, std::int64_t expires_at,
                          store_reply<std::string> reply) = 0;
-  /// Instance and environment rows of a deleted environment, fenced.
+  /// Removes the rows of a deleted environment, fenced by the generation of its instance row (0: it has none). Not
+  /// there, or not deleted: not_found.
   virtual void purge_environment(std::string id, std::uint64_t expected_generation, store_reply<bool> reply) = 0;
-  /// All environments that have a row of one of these statuses or are deleted, in pages by id (cursor = last id).
+  /// Environments that have an instance row of one of these statuses (none given: of any), deleted or not; or with
+  /// `deleted_only` the deleted ones, also those without a row unless statuses are given. In pages by id (cursor = last id).
   virtual void list_instances(std::vector<std::string> statuses, bool deleted_only, std::string cursor,
                               std::uint32_t limit, store_reply<page<environment_record>> reply) = 0;
 
   // operations to poll
   virtual void get_operation(std::string org_id, std::string id, store_reply<operation_row> reply) = 0;
+  /// Whether it was running: an operation finishes once.
   virtual void finish_operation(std::string id, std::string status, std::string error, std::int64_t now,
                                 store_reply<bool> reply) = 0;
 
@@ -166,7 +173,8 @@ public:
   virtual void create_org(org_row row, store_reply<org_row> reply) = 0;
   virtual void list_orgs(std::string cursor, std::uint32_t limit, store_reply<page<org_row>> reply) = 0;
   virtual void get_org(std::string id, store_reply<org_row> reply) = 0;
-  virtual void delete_org(std::string id, std::int64_t now, store_reply<bool> reply) = 0; // marks its environments deleted
+  /// Marks its environments deleted, and removes its users and keys.
+  virtual void delete_org(std::string id, std::int64_t now, store_reply<bool> reply) = 0;
   virtual void create_user(user_row row, store_reply<user_row> reply) = 0;
   virtual void list_users(std::string org_id, std::string cursor, std::uint32_t limit,
                           store_reply<page<user_row>> reply) = 0;
@@ -174,6 +182,7 @@ public:
   virtual void create_key(key_row row, store_reply<key_row> reply) = 0;
   virtual void list_keys(std::string org_id, std::string cursor, std::uint32_t limit, store_reply<page<key_row>> reply) = 0;
   virtual void delete_key(std::string org_id, std::string id, store_reply<bool> reply) = 0;
+  /// In any org, expired or not: the caller compares expires_at.
   virtual void find_key(std::string hash, store_reply<key_row> reply) = 0;
   virtual void count_keys(store_reply<std::uint64_t> reply) = 0;
 
