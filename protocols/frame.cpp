@@ -40,24 +40,24 @@ std::string whole_frame(frame_type type, std::string_view payload) {
 
 std::string_view to_string(frame_ec code) {
   switch (code) {
-    case frame_ec::payload_too_long:
-      return "a frame's payload is over 65536 bytes";
-    case frame_ec::unknown_type:
-      return "a frame has an unknown type";
-    case frame_ec::unknown_flags:
-      return "a frame has flags that it may not have";
-    case frame_ec::reserved_not_zero:
-      return "a frame's reserved field is not 0";
-    case frame_ec::stream_missing:
-      return "a data or window frame names stream 0";
-    case frame_ec::stream_unexpected:
-      return "a control, ping or pong frame names a stream";
-    case frame_ec::window_malformed:
-      return "a window frame's payload is not a consumed position of 8 bytes, at most its limit";
-    case frame_ec::position_too_large:
-      return "a frame's position is over 2^63 - 1";
-    case frame_ec::message_size:
-      return "a message is not exactly one frame";
+  case frame_ec::payload_too_long:
+    return "a frame's payload is over 65536 bytes";
+  case frame_ec::unknown_type:
+    return "a frame has an unknown type";
+  case frame_ec::unknown_flags:
+    return "a frame has flags that it may not have";
+  case frame_ec::reserved_not_zero:
+    return "a frame's reserved field is not 0";
+  case frame_ec::stream_missing:
+    return "a data or window frame names stream 0";
+  case frame_ec::stream_unexpected:
+    return "a control, ping or pong frame names a stream";
+  case frame_ec::window_malformed:
+    return "a window frame's payload is not a consumed position of 8 bytes, at most its limit";
+  case frame_ec::position_too_large:
+    return "a frame's position is over 2^63 - 1";
+  case frame_ec::message_size:
+    return "a message is not exactly one frame";
   }
   return "a malformed frame";
 }
@@ -145,7 +145,8 @@ std::string pong_frame(std::string_view payload) {
   return whole_frame(frame_type::pong, payload);
 }
 
-std::array<std::byte, window_frame_size> window_frame(std::uint32_t stream, std::uint64_t limit, std::uint64_t consumed) {
+std::array<std::byte, window_frame_size> window_frame(std::uint32_t stream, std::uint64_t limit,
+                                                      std::uint64_t consumed) {
   assert(consumed <= limit);
   std::array<std::byte, window_frame_size> out{};
   const auto header = encode({.length = 8, .type = frame_type::window, .stream = stream, .offset = limit});

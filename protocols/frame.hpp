@@ -37,8 +37,12 @@ struct frame_header {
   /// Data: position of the first payload byte. Window: the position up to which the sender may send.
   std::uint64_t offset = 0;
 
-  bool last() const { return (flags & frame_last) != 0; }
-  bool is_stderr() const { return (flags & frame_stderr) != 0; }
+  bool last() const {
+    return (flags & frame_last) != 0;
+  }
+  bool is_stderr() const {
+    return (flags & frame_stderr) != 0;
+  }
   friend bool operator==(const frame_header&, const frame_header&) = default;
 };
 
@@ -60,7 +64,9 @@ struct frame {
   frame_header header;
   std::span<const std::byte> payload;
 
-  std::string_view text() const { return {reinterpret_cast<const char*>(payload.data()), payload.size()}; }
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(payload.data()), payload.size()};
+  }
 };
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {
@@ -85,7 +91,8 @@ std::string pong_frame(std::string_view payload = {});
 
 inline constexpr std::size_t window_frame_size = frame_header_size + 8;
 /// "Send up to `limit`; I have consumed up to `consumed`." REQUIRES: consumed ≤ limit.
-std::array<std::byte, window_frame_size> window_frame(std::uint32_t stream, std::uint64_t limit, std::uint64_t consumed);
+std::array<std::byte, window_frame_size> window_frame(std::uint32_t stream, std::uint64_t limit,
+                                                      std::uint64_t consumed);
 
 /// The consumed position in a window frame's payload. REQUIRES: a frame that was decoded here.
 std::uint64_t window_consumed(const frame& window);
@@ -104,15 +111,18 @@ std::uint64_t window_consumed(const frame& window);
 /// together in a buffer of the decoder. Either way it is valid until the next call.
 class frame_decoder {
 public:
-  /// The next piece; it must stay until next() has said that it needs another. REQUIRES: that it has (or the first call).
+  /// The next piece; it must stay until next() has said that it needs another. REQUIRES: that it has (or the first
+  /// call).
   void feed(std::span<const std::byte> piece);
 
-  /// The next frame, or nullopt when it needs another piece. After an error the stream is unusable, and every further call
-  /// gives the same error.
+  /// The next frame, or nullopt when it needs another piece. After an error the stream is unusable, and every further
+  /// call gives the same error.
   tl::expected<std::optional<frame>, frame_ec> next();
 
   /// Bytes that wait for the rest of their frame.
-  std::size_t pending() const { return carried_.size(); }
+  std::size_t pending() const {
+    return carried_.size();
+  }
 
   /// Gives the buffer back when nothing waits in it: for connections that rest.
   void trim();

@@ -18,12 +18,16 @@ using value = boost::json::value;
 using object = boost::json::object;
 using array = boost::json::array;
 
+/// The sort of fault, which decides the problem that the caller gets.
+enum class fault { invalid, unknown_field, malformed, too_large };
+
 /// What was wrong, where, and what would be right.
 struct error {
   /// JSON pointer of the place, "" for the whole text: "/limits/memory_bytes".
   std::string pointer;
   /// "must be a whole number, and is a string".
   std::string message;
+  fault what = fault::invalid;
 };
 
 struct text_limits {
@@ -43,7 +47,8 @@ std::string write_text(const value& json);
 enum class unknown_fields { refuse, ignore };
 
 // In json_read.hpp:   template <class T> tl::expected<T, error> read(const value&, unknown_fields = refuse);
-//                     template <class T> tl::expected<T, error> read_text(std::string_view, unknown_fields = refuse, text_limits = {});
+//                     template <class T> tl::expected<T, error> read_text(std::string_view, unknown_fields = refuse,
+//                     text_limits = {});
 // In json_write.hpp:  template <class T> value to_value(const T&);   an empty optional is left out
 //                     template <class T> std::string write(const T&);
 // In json_schema.hpp: template <class T> value schema();             JSON Schema 2020-12

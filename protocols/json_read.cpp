@@ -15,21 +15,21 @@ std::string_view view(const boost::json::string& text) {
 
 std::string_view describe(const value& in) {
   switch (in.kind()) {
-    case boost::json::kind::null:
-      return "null";
-    case boost::json::kind::bool_:
-      return "true or false";
-    case boost::json::kind::int64:
-    case boost::json::kind::uint64:
-      return "a whole number";
-    case boost::json::kind::double_:
-      return "a number";
-    case boost::json::kind::string:
-      return "a string";
-    case boost::json::kind::array:
-      return "an array";
-    case boost::json::kind::object:
-      return "an object";
+  case boost::json::kind::null:
+    return "null";
+  case boost::json::kind::bool_:
+    return "true or false";
+  case boost::json::kind::int64:
+  case boost::json::kind::uint64:
+    return "a whole number";
+  case boost::json::kind::double_:
+    return "a number";
+  case boost::json::kind::string:
+    return "a string";
+  case boost::json::kind::array:
+    return "an array";
+  case boost::json::kind::object:
+    return "an object";
   }
   return "something else";
 }
@@ -180,7 +180,7 @@ std::string pointer_of(const place& at) {
 }
 
 bool fail(read_context& context, const place& at, std::string message) {
-  context.failure = {pointer_of(at), std::move(message)};
+  context.failure = {pointer_of(at), std::move(message), fault::invalid};
   return false;
 }
 
@@ -285,12 +285,14 @@ bool read_string(const value& in, std::string& out, const field_rule& rule, cons
   if (!rule.one_of.empty()) {
     const auto allowed = alternatives(rule.one_of);
     if (std::find(allowed.begin(), allowed.end(), found) == allowed.end()) {
-      return fail(context, at, "must be one of " + joined(allowed.data(), allowed.size()) + ", and is " + quoted(found));
+      return fail(context, at,
+                  "must be one of " + joined(allowed.data(), allowed.size()) + ", and is " + quoted(found));
     }
   }
   if (rule.check != nullptr && !rule.check(found)) {
-    return fail(context, at, "must be " + std::string(rule.expected) + ", and is " +
-                               (rule.secret ? std::string("not") : quoted(found)));
+    return fail(context, at,
+                "must be " + std::string(rule.expected) + ", and is "
+                    + (rule.secret ? std::string("not") : quoted(found)));
   }
   out.assign(found);
   return true;
@@ -379,6 +381,7 @@ const object* read_struct(const value& in, const std::string_view* known, std::s
       message += "; there are no fields here";
     }
     fail(context, place{&at, name, 0}, std::move(message));
+    context.failure.what = fault::unknown_field;
     return nullptr;
   }
   return fields;

@@ -84,8 +84,9 @@ auto enum_names() {
   using all = boost::describe::describe_enumerators<E>;
   std::array<enum_name, boost::mp11::mp_size<all>::value> names{};
   std::size_t i = 0;
-  boost::mp11::mp_for_each<all>(
-    [&](auto d) { names[i++] = {d.name, static_cast<std::int64_t>(static_cast<E>(d.value))}; });
+  boost::mp11::mp_for_each<all>([&](auto d) {
+    names[i++] = {d.name, static_cast<std::int64_t>(static_cast<E>(d.value))};
+  });
   return names;
 }
 
@@ -146,8 +147,8 @@ bool read_into(const value& in, T& out, const field_rule& rule, const place& at,
     for (const auto& item : *items) {
       const std::string_view key{item.key().data(), item.key().size()};
       const place inside{&at, key, 0};
-      if (!check_key(key, rule, inside, context) ||
-          !read_into(item.value(), out[std::string(key)], rule, inside, context)) {
+      if (!check_key(key, rule, inside, context)
+          || !read_into(item.value(), out[std::string(key)], rule, inside, context)) {
         return false;
       }
     }

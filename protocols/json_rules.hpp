@@ -54,7 +54,9 @@ namespace detail {
 
 // A trait is a static member; a described (data) member of the same name is none.
 template <class T>
-concept has_kind = requires { requires std::is_same_v<decltype(&T::kind), const char* const*>; };
+concept has_kind = requires {
+  requires std::is_same_v<decltype(&T::kind), const char* const*>;
+};
 template <class T>
 concept has_required = requires {
   &T::required;
@@ -107,6 +109,8 @@ template <class T>
 struct custom;
 
 template <class T>
-concept has_custom = requires(const T& t) { custom<T>::to_value(t); };
+concept has_custom = requires(const T& t) {
+  custom<T>::to_value(t);
+};
 
 } // namespace holt::protocols::json

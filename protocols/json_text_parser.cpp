@@ -79,9 +79,15 @@ struct builder {
     }
   }
 
-  bool on_document_begin(code&) { return true; }
-  bool on_document_end(code&) { return true; }
-  bool on_array_begin(code& ec) { return begin(false, ec); }
+  bool on_document_begin(code&) {
+    return true;
+  }
+  bool on_document_end(code&) {
+    return true;
+  }
+  bool on_array_begin(code& ec) {
+    return begin(false, ec);
+  }
   bool on_array_end(std::size_t n, code&) {
     array items;
     items.reserve(n);
@@ -93,7 +99,9 @@ struct builder {
     add(std::move(items));
     return true;
   }
-  bool on_object_begin(code& ec) { return begin(true, ec); }
+  bool on_object_begin(code& ec) {
+    return begin(true, ec);
+  }
   bool on_object_end(std::size_t n, code& ec) {
     object fields;
     fields.reserve(n);
@@ -153,7 +161,7 @@ struct builder {
       n = std::abs(approximate) < 1 ? 0.0 : HUGE_VAL;
     }
     if (!std::isfinite(n)) {
-      return stop(ec, {"", "has a number that is too large: " + number.substr(0, 32)});
+      return stop(ec, {"", "has a number that is too large: " + number.substr(0, 32), fault::malformed});
     }
     number.clear();
     add(n);
@@ -167,8 +175,12 @@ struct builder {
     add(nullptr);
     return true;
   }
-  bool on_comment_part(text, code&) { return true; }
-  bool on_comment(text, code&) { return true; }
+  bool on_comment_part(text, code&) {
+    return true;
+  }
+  bool on_comment(text, code&) {
+    return true;
+  }
 };
 
 std::string position_of(std::string_view text, std::size_t at) {
@@ -188,14 +200,14 @@ error not_json(std::string_view text, std::size_t at, const boost::json::error_c
   using boost::json::error;
   std::string what;
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    return {"", "must be one JSON value, and is empty"};
+    return {"", "must be one JSON value, and is empty", fault::malformed};
   }
   if (ec == error::incomplete || at >= text.size()) {
     what = "it ends too early";
   } else if (ec == error::extra_data) {
     what = "more follows after the value";
-  } else if (ec == error::illegal_leading_surrogate || ec == error::illegal_trailing_surrogate ||
-             ec == error::expected_hex_digit || ec == error::expected_utf16_escape) {
+  } else if (ec == error::illegal_leading_surrogate || ec == error::illegal_trailing_surrogate
+             || ec == error::expected_hex_digit || ec == error::expected_utf16_escape) {
     what = "a \\u escape is not a character";
   } else if (ec == error::exponent_overflow || ec == error::not_number || ec == error::not_exact) {
     what = "a number is malformed or too large";
@@ -204,21 +216,23 @@ error not_json(std::string_view text, std::size_t at, const boost::json::error_c
   } else {
     what = "this is not what JSON has here";
   }
-  return {"", "must be one JSON value in UTF-8: at " + position_of(text, at) + ", " + what};
+  return {"", "must be one JSON value in UTF-8: at " + position_of(text, at) + ", " + what, fault::malformed};
 }
 
 } // namespace
 
 error too_long(std::size_t found, std::size_t limit) {
-  return {"", "has " + std::to_string(found) + " bytes; at most " + std::to_string(limit) + " are accepted"};
+  return {"", "has " + std::to_string(found) + " bytes; at most " + std::to_string(limit) + " are accepted",
+          fault::too_large};
 }
 
 error too_deep(unsigned limit) {
-  return {"", "is nested too deeply; at most " + std::to_string(limit) + " levels are accepted"};
+  return {"", "is nested too deeply; at most " + std::to_string(limit) + " levels are accepted", fault::malformed};
 }
 
 error duplicate_key(std::string pointer_of_object, std::string_view key) {
-  return {std::move(pointer_of_object), "has the key '" + std::string(key.substr(0, 64)) + "' more than once"};
+  return {std::move(pointer_of_object), "has the key '" + std::string(key.substr(0, 64)) + "' more than once",
+          fault::malformed};
 }
 
 tl::expected<value, error> parse_with_boost(std::string_view text, const text_limits& limits) {

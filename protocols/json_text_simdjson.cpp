@@ -38,58 +38,58 @@ struct converter {
   bool convert(simdjson::dom::element in, value& out, unsigned depth) {
     using simdjson::dom::element_type;
     switch (in.type()) {
-      case element_type::NULL_VALUE:
-        out.emplace_null();
-        return true;
-      case element_type::BOOL:
-        out.emplace_bool() = in.get_bool().value_unsafe();
-        return true;
-      case element_type::INT64:
-        out.emplace_int64() = in.get_int64().value_unsafe();
-        return true;
-      case element_type::UINT64:
-        out.emplace_uint64() = in.get_uint64().value_unsafe();
-        return true;
-      case element_type::DOUBLE:
-        out.emplace_double() = in.get_double().value_unsafe();
-        return true;
-      case element_type::STRING:
-        return string(in.get_string().value_unsafe(), out.emplace_string());
-      case element_type::ARRAY: {
-        if (depth > max_depth) {
-          return stop(simdjson_verdict::too_deep);
-        }
-        const simdjson::dom::array items = in.get_array().value_unsafe();
-        array& list = out.emplace_array();
-        list.reserve(items.size());
-        for (const simdjson::dom::element item : items) {
-          if (!convert(item, list.emplace_back(nullptr), depth + 1)) {
-            return false;
-          }
-        }
-        return true;
+    case element_type::NULL_VALUE:
+      out.emplace_null();
+      return true;
+    case element_type::BOOL:
+      out.emplace_bool() = in.get_bool().value_unsafe();
+      return true;
+    case element_type::INT64:
+      out.emplace_int64() = in.get_int64().value_unsafe();
+      return true;
+    case element_type::UINT64:
+      out.emplace_uint64() = in.get_uint64().value_unsafe();
+      return true;
+    case element_type::DOUBLE:
+      out.emplace_double() = in.get_double().value_unsafe();
+      return true;
+    case element_type::STRING:
+      return string(in.get_string().value_unsafe(), out.emplace_string());
+    case element_type::ARRAY: {
+      if (depth > max_depth) {
+        return stop(simdjson_verdict::too_deep);
       }
-      case element_type::OBJECT: {
-        if (depth > max_depth) {
-          return stop(simdjson_verdict::too_deep);
+      const simdjson::dom::array items = in.get_array().value_unsafe();
+      array& list = out.emplace_array();
+      list.reserve(items.size());
+      for (const simdjson::dom::element item : items) {
+        if (!convert(item, list.emplace_back(nullptr), depth + 1)) {
+          return false;
         }
-        const simdjson::dom::object items = in.get_object().value_unsafe();
-        object& fields = out.emplace_object();
-        fields.reserve(items.size());
-        for (const simdjson::dom::key_value_pair item : items) {
-          if (has_escapes && !utf8::valid(item.key)) {
-            return stop(simdjson_verdict::refused);
-          }
-          const auto [place, fresh] = fields.emplace(boost::json::string_view(item.key.data(), item.key.size()), nullptr);
-          if (!fresh) {
-            return stop(simdjson_verdict::duplicate);
-          }
-          if (!convert(item.value, place->value(), depth + 1)) {
-            return false;
-          }
-        }
-        return true;
       }
+      return true;
+    }
+    case element_type::OBJECT: {
+      if (depth > max_depth) {
+        return stop(simdjson_verdict::too_deep);
+      }
+      const simdjson::dom::object items = in.get_object().value_unsafe();
+      object& fields = out.emplace_object();
+      fields.reserve(items.size());
+      for (const simdjson::dom::key_value_pair item : items) {
+        if (has_escapes && !utf8::valid(item.key)) {
+          return stop(simdjson_verdict::refused);
+        }
+        const auto [place, fresh] = fields.emplace(boost::json::string_view(item.key.data(), item.key.size()), nullptr);
+        if (!fresh) {
+          return stop(simdjson_verdict::duplicate);
+        }
+        if (!convert(item.value, place->value(), depth + 1)) {
+          return false;
+        }
+      }
+      return true;
+    }
     }
     return stop(simdjson_verdict::refused);
   }

@@ -22,31 +22,31 @@ void append_escaped(std::string& out, std::string_view text) {
     out.append(text.substr(done, i - done));
     done = i + 1;
     switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        out += "\\u00";
-        out += digits[c >> 4];
-        out += digits[c & 15];
+    case '"':
+      out += "\\\"";
+      break;
+    case '\\':
+      out += "\\\\";
+      break;
+    case '\b':
+      out += "\\b";
+      break;
+    case '\f':
+      out += "\\f";
+      break;
+    case '\n':
+      out += "\\n";
+      break;
+    case '\r':
+      out += "\\r";
+      break;
+    case '\t':
+      out += "\\t";
+      break;
+    default:
+      out += "\\u00";
+      out += digits[c >> 4];
+      out += digits[c & 15];
     }
   }
   out.append(text.substr(done));
@@ -83,52 +83,52 @@ void append_double(std::string& out, double number) {
 
 void append_value(std::string& out, const value& json) {
   switch (json.kind()) {
-    case boost::json::kind::null:
-      out += "null";
-      return;
-    case boost::json::kind::bool_:
-      out += json.get_bool() ? "true" : "false";
-      return;
-    case boost::json::kind::int64:
-      append_integer(out, json.get_int64());
-      return;
-    case boost::json::kind::uint64:
-      append_integer(out, json.get_uint64());
-      return;
-    case boost::json::kind::double_:
-      append_double(out, json.get_double());
-      return;
-    case boost::json::kind::string:
-      append_string(out, {json.get_string().data(), json.get_string().size()});
-      return;
-    case boost::json::kind::array: {
-      out += '[';
-      bool first = true;
-      for (const value& item : json.get_array()) {
-        if (!first) {
-          out += ',';
-        }
-        append_value(out, item);
-        first = false;
+  case boost::json::kind::null:
+    out += "null";
+    return;
+  case boost::json::kind::bool_:
+    out += json.get_bool() ? "true" : "false";
+    return;
+  case boost::json::kind::int64:
+    append_integer(out, json.get_int64());
+    return;
+  case boost::json::kind::uint64:
+    append_integer(out, json.get_uint64());
+    return;
+  case boost::json::kind::double_:
+    append_double(out, json.get_double());
+    return;
+  case boost::json::kind::string:
+    append_string(out, {json.get_string().data(), json.get_string().size()});
+    return;
+  case boost::json::kind::array: {
+    out += '[';
+    bool first = true;
+    for (const value& item : json.get_array()) {
+      if (!first) {
+        out += ',';
       }
-      out += ']';
-      return;
+      append_value(out, item);
+      first = false;
     }
-    case boost::json::kind::object: {
-      out += '{';
-      bool first = true;
-      for (const auto& item : json.get_object()) {
-        if (!first) {
-          out += ',';
-        }
-        append_string(out, {item.key().data(), item.key().size()});
-        out += ':';
-        append_value(out, item.value());
-        first = false;
+    out += ']';
+    return;
+  }
+  case boost::json::kind::object: {
+    out += '{';
+    bool first = true;
+    for (const auto& item : json.get_object()) {
+      if (!first) {
+        out += ',';
       }
-      out += '}';
-      return;
+      append_string(out, {item.key().data(), item.key().size()});
+      out += ':';
+      append_value(out, item.value());
+      first = false;
     }
+    out += '}';
+    return;
+  }
   }
 }
 

@@ -8,8 +8,8 @@
 
 #include "protocols/json_read.hpp"
 
-/// Described structs as JSON: fields in declaration order, empty optionals left out, integers exact, strings valid UTF-8
-/// (what isn't is repaired to U+FFFD). Pure: any thread.
+/// Described structs as JSON: fields in declaration order, empty optionals left out, integers exact, strings valid
+/// UTF-8 (what isn't is repaired to U+FFFD). Pure: any thread.
 namespace holt::protocols::json {
 namespace detail {
 

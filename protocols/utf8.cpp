@@ -71,7 +71,8 @@ std::size_t ascii_prefix(const char* data, std::size_t size) {
   return i;
 }
 
-/// Appends whole characters and replacements; returns where an open character at the end begins (size if there is none).
+/// Appends whole characters and replacements; returns where an open character at the end begins (size if there is
+/// none).
 std::size_t append_certain(std::string& out, std::string_view bytes, bool& lossy) {
   std::size_t done = 0; // appended up to here
   std::size_t i = 0;

@@ -41,9 +41,13 @@ public:
   /// The stream has ended: a character that is still open becomes U+FFFD.
   void finish(std::string& out);
   /// Whether anything was replaced since the beginning.
-  bool lossy() const { return lossy_; }
+  bool lossy() const {
+    return lossy_;
+  }
   /// Bytes that wait for the rest of their character: 0 to 3.
-  std::size_t pending() const { return pending_size_; }
+  std::size_t pending() const {
+    return pending_size_;
+  }
 
 private:
   char pending_[4] = {};

@@ -11,8 +11,9 @@ TEST(utf8, only_the_characters_of_rfc_3629_are_valid) {
                            "\xF4\x8F\xBF\xBF", "12345678é12345678"}) {
     EXPECT_TRUE(utf8::valid(text)) << text;
   }
-  for (const char* text : {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC3", "\xE2\x82", "\xE0\x80\x80", "\xED\xA0\x80",
-                           "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "12345678\xFE", "a\xC3z"}) {
+  for (const char* text :
+       {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC3", "\xE2\x82", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
+        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "12345678\xFE", "a\xC3z"}) {
     EXPECT_FALSE(utf8::valid(text)) << text;
   }
 }
@@ -22,12 +23,12 @@ TEST(utf8, broken_pieces_are_replaced_one_by_one_and_reported) {
     const char* bytes;
     const char* text;
   } cases[] = {
-    {"a\xFFz", "a\xEF\xBF\xBDz"},
-    {"\xE2\x82z", "\xEF\xBF\xBDz"},
-    {"\xE2\x82", "\xEF\xBF\xBD"},
-    {"\xF0\x9F\x98", "\xEF\xBF\xBD"},
-    {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
-    {"\xC3\xC3\xA9", "\xEF\xBF\xBDé"},
+      {"a\xFFz", "a\xEF\xBF\xBDz"},
+      {"\xE2\x82z", "\xEF\xBF\xBDz"},
+      {"\xE2\x82", "\xEF\xBF\xBD"},
+      {"\xF0\x9F\x98", "\xEF\xBF\xBD"},
+      {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+      {"\xC3\xC3\xA9", "\xEF\xBF\xBDé"},
   };
   for (const auto& c : cases) {
     const auto fixed = utf8::repair(c.bytes);
@@ -83,8 +84,13 @@ TEST(utf8, a_cut_character_alone_is_not_a_loss) {
 }
 
 TEST(base64, the_vectors_of_rfc_4648) {
-  const char* vectors[][2] = {{"", ""},           {"f", "Zg=="},         {"fo", "Zm8="},        {"foo", "Zm9v"},
-                              {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
+  const char* vectors[][2] = {{"", ""},
+                              {"f", "Zg=="},
+                              {"fo", "Zm8="},
+                              {"foo", "Zm9v"},
+                              {"foob", "Zm9vYg=="},
+                              {"fooba", "Zm9vYmE="},
+                              {"foobar", "Zm9vYmFy"}};
   for (const auto& [bytes, text] : vectors) {
     EXPECT_EQ(base64_encode(bytes), text);
     EXPECT_EQ(base64_decode(text), bytes);
@@ -94,7 +100,8 @@ TEST(base64, the_vectors_of_rfc_4648) {
 }
 
 TEST(base64, one_byte_string_has_one_text) {
-  for (const char* text : {"Zg", "Zg=", "Zg===", "Zh==", "Zm9=", "Zm9v\n", " Zm9v", "Zm9v=", "====", "Z===", "=", "Zm-v", "Zg==Zg=="}) {
+  for (const char* text :
+       {"Zg", "Zg=", "Zg===", "Zh==", "Zm9=", "Zm9v\n", " Zm9v", "Zm9v=", "====", "Z===", "=", "Zm-v", "Zg==Zg=="}) {
     EXPECT_FALSE(base64_decode(text)) << text;
   }
   for (const char* text : {"Zg==", "Z", "Zh", "+/8"}) {

@@ -55,7 +55,8 @@ std::pair<std::vector<seen>, std::optional<frame_ec>> decode_all(const std::vect
 }
 
 TEST(frame, a_header_is_twenty_bytes_in_network_order) {
-  const frame_header header{.length = 0x0102, .type = frame_type::data, .flags = 3, .stream = 0x03040506, .offset = 0x0708090A0B0C0D0E};
+  const frame_header header{
+      .length = 0x0102, .type = frame_type::data, .flags = 3, .stream = 0x03040506, .offset = 0x0708090A0B0C0D0E};
   const auto bytes = encode(header);
   const std::string expected = header_bytes(0x0102, 2, 3, 0, 0x03040506, 0x0708090A0B0C0D0E);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), expected);
@@ -70,23 +71,23 @@ TEST(frame, what_breaks_a_rule_is_refused) {
     std::string bytes;
     frame_ec code;
   } cases[] = {
-    {"65537 bytes", header_bytes(65537, 2, 0, 0, 1, 0), frame_ec::payload_too_long},
-    {"4 GiB", header_bytes(0xFFFFFFFF, 2, 0, 0, 1, 0), frame_ec::payload_too_long},
-    {"type 0", header_bytes(0, 0, 0, 0, 0, 0), frame_ec::unknown_type},
-    {"type 6", header_bytes(0, 6, 0, 0, 0, 0), frame_ec::unknown_type},
-    {"reserved", header_bytes(0, 1, 0, 1, 0, 0), frame_ec::reserved_not_zero},
-    {"flag 4", header_bytes(0, 2, 4, 0, 1, 0), frame_ec::unknown_flags},
-    {"flags of control", header_bytes(0, 1, 1, 0, 0, 0), frame_ec::unknown_flags},
-    {"flags of window", header_bytes(8, 3, 1, 0, 1, 0), frame_ec::unknown_flags},
-    {"data on 0", header_bytes(0, 2, 0, 0, 0, 0), frame_ec::stream_missing},
-    {"window on 0", header_bytes(8, 3, 0, 0, 0, 0), frame_ec::stream_missing},
-    {"control on 1", header_bytes(0, 1, 0, 0, 1, 0), frame_ec::stream_unexpected},
-    {"ping on 1", header_bytes(0, 4, 0, 0, 1, 0), frame_ec::stream_unexpected},
-    {"pong on 1", header_bytes(0, 5, 0, 0, 1, 0), frame_ec::stream_unexpected},
-    {"window of 7", header_bytes(7, 3, 0, 0, 1, 0), frame_ec::window_malformed},
-    {"window of 9", header_bytes(9, 3, 0, 0, 1, 0), frame_ec::window_malformed},
-    {"position", header_bytes(1, 2, 0, 0, 1, max_position), frame_ec::position_too_large},
-    {"position", header_bytes(0, 2, 0, 0, 1, UINT64_MAX), frame_ec::position_too_large},
+      {"65537 bytes", header_bytes(65537, 2, 0, 0, 1, 0), frame_ec::payload_too_long},
+      {"4 GiB", header_bytes(0xFFFFFFFF, 2, 0, 0, 1, 0), frame_ec::payload_too_long},
+      {"type 0", header_bytes(0, 0, 0, 0, 0, 0), frame_ec::unknown_type},
+      {"type 6", header_bytes(0, 6, 0, 0, 0, 0), frame_ec::unknown_type},
+      {"reserved", header_bytes(0, 1, 0, 1, 0, 0), frame_ec::reserved_not_zero},
+      {"flag 4", header_bytes(0, 2, 4, 0, 1, 0), frame_ec::unknown_flags},
+      {"flags of control", header_bytes(0, 1, 1, 0, 0, 0), frame_ec::unknown_flags},
+      {"flags of window", header_bytes(8, 3, 1, 0, 1, 0), frame_ec::unknown_flags},
+      {"data on 0", header_bytes(0, 2, 0, 0, 0, 0), frame_ec::stream_missing},
+      {"window on 0", header_bytes(8, 3, 0, 0, 0, 0), frame_ec::stream_missing},
+      {"control on 1", header_bytes(0, 1, 0, 0, 1, 0), frame_ec::stream_unexpected},
+      {"ping on 1", header_bytes(0, 4, 0, 0, 1, 0), frame_ec::stream_unexpected},
+      {"pong on 1", header_bytes(0, 5, 0, 0, 1, 0), frame_ec::stream_unexpected},
+      {"window of 7", header_bytes(7, 3, 0, 0, 1, 0), frame_ec::window_malformed},
+      {"window of 9", header_bytes(9, 3, 0, 0, 1, 0), frame_ec::window_malformed},
+      {"position", header_bytes(1, 2, 0, 0, 1, max_position), frame_ec::position_too_large},
+      {"position", header_bytes(0, 2, 0, 0, 1, UINT64_MAX), frame_ec::position_too_large},
   };
   for (const auto& c : cases) {
     const auto header = decode(c.bytes);

@@ -51,12 +51,12 @@ struct everything {
   bool operator==(const everything&) const = default;
 
   static constexpr std::array rules{
-    field_rule{.name = "i16", .min = 1, .max = 10},
-    field_rule{.name = "u16", .min = 2, .max = 9},
-    field_rule{.name = "command", .min_length = 1, .max_length = 8, .no_nul = true},
-    field_rule{.name = "list", .max_items = 2},
-    field_rule{.name = "network", .one_of = "none|egress|host"},
-    field_rule{.name = "pairs", .check = is_even_length, .expected = "of even length"},
+      field_rule{.name = "i16", .min = 1, .max = 10},
+      field_rule{.name = "u16", .min = 2, .max = 9},
+      field_rule{.name = "command", .min_length = 1, .max_length = 8, .no_nul = true},
+      field_rule{.name = "list", .max_items = 2},
+      field_rule{.name = "network", .one_of = "none|egress|host"},
+      field_rule{.name = "pairs", .check = is_even_length, .expected = "of even length"},
   };
 };
 BOOST_DESCRIBE_STRUCT(everything, (),
@@ -85,10 +85,10 @@ error failure(std::string_view text, unknown_fields unknown = unknown_fields::re
 
 TEST(json_read, every_type_of_member_is_read_and_written_back) {
   const std::string text =
-    R"({"flag":true,"i8":-128,"u8":255,"i16":10,"u16":2,"i32":-2147483648,"u32":4294967295,)"
-    R"("i64":-9223372036854775808,"u64":18446744073709551615,"number":0.5,"command":"é\n","any":{"b":1,"a":[null]},)"
-    R"("maybe":"m","list":[{"name":"a"},{"name":"b","size":-1}],"limits":{"x":1,"y":2},"nested":{"name":"n"},)"
-    R"("paint":"green","network":"host","pairs":"ab"})";
+      R"({"flag":true,"i8":-128,"u8":255,"i16":10,"u16":2,"i32":-2147483648,"u32":4294967295,)"
+      R"("i64":-9223372036854775808,"u64":18446744073709551615,"number":0.5,"command":"é\n","any":{"b":1,"a":[null]},)"
+      R"("maybe":"m","list":[{"name":"a"},{"name":"b","size":-1}],"limits":{"x":1,"y":2},"nested":{"name":"n"},)"
+      R"("paint":"green","network":"host","pairs":"ab"})";
   const auto read = read_text<everything>(text);
   ASSERT_TRUE(read) << read.error().pointer << read.error().message;
   EXPECT_EQ(read->u64, UINT64_MAX);
@@ -117,33 +117,35 @@ TEST(json_read, errors_say_where_and_what_would_be_right) {
     const char* pointer;
     const char* message;
   } cases[] = {
-    {"[]", "", "must be an object, and is an array"},
-    {R"({"flag":1})", "/flag", "must be true or false, and is a whole number"},
-    {R"({"i8":128})", "/i8", "must be a whole number from -128 to 127"},
-    {R"({"u8":-1})", "/u8", "must be a whole number from 0 to 255"},
-    {R"({"u8":"1"})", "/u8", "must be a whole number from 0 to 255, and is a string"},
-    {R"({"u32":1.5})", "/u32", "must be a whole number from 0 to 4294967295"},
-    {R"({"u64":18446744073709551616})", "/u64", "must be a whole number from 0 to 18446744073709551615"},
-    {R"({"i64":9223372036854775808})", "/i64", "must be a whole number from -9223372036854775808 to 9223372036854775807"},
-    {R"({"i16":0})", "/i16", "must be a whole number from 1 to 10"},
-    {R"({"u16":10})", "/u16", "must be a whole number from 2 to 9"},
-    {R"({"number":"x"})", "/number", "must be a number, and is a string"},
-    {R"({"command":""})", "/command", "must have from 1 to 8 characters, and has 0"},
-    {R"({"command":"123456789"})", "/command", "must have from 1 to 8 characters, and has 9"},
-    {R"({"command":"a\u0000b"})", "/command", "must have no NUL character inside"},
-    {R"({"list":[{"name":"a"},{"name":"b"},{"name":"c"}]})", "/list", "must have at most 2 items, and has 3"},
-    {R"({"list":[{"name":"a"},{}]})", "/list/1/name", "is required and missing"},
-    {R"({"list":[{"name":"a","size":"s"}]})", "/list/0/size",
-     "must be a whole number from -9223372036854775808 to 9223372036854775807, and is a string"},
-    {R"({"limits":{"a/b~c":-1}})", "/limits/a~1b~0c", "must be a whole number from 0 to 4294967295"},
-    {R"({"limits":[]})", "/limits", "must be an object, and is an array"},
-    {R"({"paint":"blue"})", "/paint", "must be one of red, green, and is 'blue'"},
-    {R"({"paint":1})", "/paint", "must be one of red, green, and is a whole number"},
-    {R"({"network":"nonw"})", "/network", "must be one of none, egress, host, and is 'nonw'"},
-    {R"({"pairs":"abc"})", "/pairs", "must be of even length, and is 'abc'"},
-    {R"({"comand":"x"})", "/comand", "unknown field 'comand'; did you mean 'command'?"},
-    {R"({"nested":{"name":"a","naem":1}})", "/nested/naem", "unknown field 'naem'; did you mean 'name'?"},
-    {R"({"nested":{"name":"a","entirely":1}})", "/nested/entirely", "unknown field 'entirely'; the fields here are name, size"},
+      {"[]", "", "must be an object, and is an array"},
+      {R"({"flag":1})", "/flag", "must be true or false, and is a whole number"},
+      {R"({"i8":128})", "/i8", "must be a whole number from -128 to 127"},
+      {R"({"u8":-1})", "/u8", "must be a whole number from 0 to 255"},
+      {R"({"u8":"1"})", "/u8", "must be a whole number from 0 to 255, and is a string"},
+      {R"({"u32":1.5})", "/u32", "must be a whole number from 0 to 4294967295"},
+      {R"({"u64":18446744073709551616})", "/u64", "must be a whole number from 0 to 18446744073709551615"},
+      {R"({"i64":9223372036854775808})", "/i64",
+       "must be a whole number from -9223372036854775808 to 9223372036854775807"},
+      {R"({"i16":0})", "/i16", "must be a whole number from 1 to 10"},
+      {R"({"u16":10})", "/u16", "must be a whole number from 2 to 9"},
+      {R"({"number":"x"})", "/number", "must be a number, and is a string"},
+      {R"({"command":""})", "/command", "must have from 1 to 8 characters, and has 0"},
+      {R"({"command":"123456789"})", "/command", "must have from 1 to 8 characters, and has 9"},
+      {R"({"command":"a\u0000b"})", "/command", "must have no NUL character inside"},
+      {R"({"list":[{"name":"a"},{"name":"b"},{"name":"c"}]})", "/list", "must have at most 2 items, and has 3"},
+      {R"({"list":[{"name":"a"},{}]})", "/list/1/name", "is required and missing"},
+      {R"({"list":[{"name":"a","size":"s"}]})", "/list/0/size",
+       "must be a whole number from -9223372036854775808 to 9223372036854775807, and is a string"},
+      {R"({"limits":{"a/b~c":-1}})", "/limits/a~1b~0c", "must be a whole number from 0 to 4294967295"},
+      {R"({"limits":[]})", "/limits", "must be an object, and is an array"},
+      {R"({"paint":"blue"})", "/paint", "must be one of red, green, and is 'blue'"},
+      {R"({"paint":1})", "/paint", "must be one of red, green, and is a whole number"},
+      {R"({"network":"nonw"})", "/network", "must be one of none, egress, host, and is 'nonw'"},
+      {R"({"pairs":"abc"})", "/pairs", "must be of even length, and is 'abc'"},
+      {R"({"comand":"x"})", "/comand", "unknown field 'comand'; did you mean 'command'?"},
+      {R"({"nested":{"name":"a","naem":1}})", "/nested/naem", "unknown field 'naem'; did you mean 'name'?"},
+      {R"({"nested":{"name":"a","entirely":1}})", "/nested/entirely",
+       "unknown field 'entirely'; the fields here are name, size"},
   };
   for (const auto& c : cases) {
     const error found = failure(c.text);
@@ -236,7 +238,8 @@ TEST(raw_name, is_text_where_it_can_be_and_base64_where_not) {
 TEST(canonical, equal_values_have_one_text_whatever_their_order) {
   EXPECT_EQ(canonical(*parse_text(R"({"b":1,"a":{"y":[2,{"q":1,"p":2}],"x":1.0}})")),
             R"({"a":{"x":1,"y":[2,{"p":2,"q":1}]},"b":1})");
-  EXPECT_EQ(canonical(*parse_text("[1e0,-0.0,0.5,1e300,18446744073709551615]")), "[1,0,0.5,1e+300,18446744073709551615]");
+  EXPECT_EQ(canonical(*parse_text("[1e0,-0.0,0.5,1e300,18446744073709551615]")),
+            "[1,0,0.5,1e+300,18446744073709551615]");
   EXPECT_NE(canonical(*parse_text(R"({"a":"1"})")), canonical(*parse_text(R"({"a":1})")));
   EXPECT_NE(canonical(*parse_text("[1,2]")), canonical(*parse_text("[2,1]")));
 }

@@ -70,28 +70,28 @@ TEST(json_text, malformed_text_is_refused_with_its_place) {
     const char* text;
     const char* said;
   } cases[] = {
-    {"", "is empty"},
-    {" \n", "is empty"},
-    {"{", "ends too early"},
-    {"{\"a\":1,}", "line 1, column 8"},
-    {"[1,\n2,\n]", "line 3, column 1"},
-    {"[1] 2", "line 1, column 5, more follows"},
-    {"{'a':1}", "line 1, column 2"},
-    {"nul", "ends too early"},
-    {"nulL", "line 1"},
-    {"01", "line 1, column 2"},
-    {"1.", "ends too early"},
-    {"+1", "line 1, column 1"},
-    {".5", "line 1, column 1"},
-    {"NaN", "line 1, column 1"},
-    {"[1 2]", "line 1, column 4"},
-    {"{\"a\" 1}", "line 1, column 6"},
-    {"{1:1}", "line 1, column 2"},
-    {"\"a", "ends too early"},
-    {"\"\\x\"", "line 1"},
-    {"\"a\nb\"", "line 1"},
-    {"// c\n1", "line 1"},
-    {"\xEF\xBB\xBF{}", "line 1, column 1"},
+      {"", "is empty"},
+      {" \n", "is empty"},
+      {"{", "ends too early"},
+      {"{\"a\":1,}", "line 1, column 8"},
+      {"[1,\n2,\n]", "line 3, column 1"},
+      {"[1] 2", "line 1, column 5, more follows"},
+      {"{'a':1}", "line 1, column 2"},
+      {"nul", "ends too early"},
+      {"nulL", "line 1"},
+      {"01", "line 1, column 2"},
+      {"1.", "ends too early"},
+      {"+1", "line 1, column 1"},
+      {".5", "line 1, column 1"},
+      {"NaN", "line 1, column 1"},
+      {"[1 2]", "line 1, column 4"},
+      {"{\"a\" 1}", "line 1, column 6"},
+      {"{1:1}", "line 1, column 2"},
+      {"\"a", "ends too early"},
+      {"\"\\x\"", "line 1"},
+      {"\"a\nb\"", "line 1"},
+      {"// c\n1", "line 1"},
+      {"\xEF\xBB\xBF{}", "line 1, column 1"},
   };
   for (const auto& c : cases) {
     const auto read = parse_text(c.text);
@@ -102,7 +102,8 @@ TEST(json_text, malformed_text_is_refused_with_its_place) {
 }
 
 TEST(json_text, text_that_is_not_utf8_is_refused) {
-  for (const char* text : {"\"\xFF\"", "\"\xC3\"", "\"\xED\xA0\x80\"", "\"\xC0\xAF\"", "\"\xF4\x90\x80\x80\"", "{\"\x80\":1}"}) {
+  for (const char* text :
+       {"\"\xFF\"", "\"\xC3\"", "\"\xED\xA0\x80\"", "\"\xC0\xAF\"", "\"\xF4\x90\x80\x80\"", "{\"\x80\":1}"}) {
     EXPECT_FALSE(parse_text(text));
   }
 }
@@ -127,10 +128,10 @@ TEST(json_text, duplicate_keys_are_refused_with_the_place_of_their_object) {
     const char* pointer;
     const char* key;
   } cases[] = {
-    {R"({"a":1,"a":2})", "", "'a'"},
-    {R"({"a":1,"\u0061":2})", "", "'a'"},
-    {R"({"x":[0,{"b":1,"c":2,"b":3}]})", "/x/1", "'b'"},
-    {R"({"a/b":{"~":{"k":1,"k":1}}})", "/a~1b/~0", "'k'"},
+      {R"({"a":1,"a":2})", "", "'a'"},
+      {R"({"a":1,"\u0061":2})", "", "'a'"},
+      {R"({"x":[0,{"b":1,"c":2,"b":3}]})", "/x/1", "'b'"},
+      {R"({"a/b":{"~":{"k":1,"k":1}}})", "/a~1b/~0", "'k'"},
   };
   for (const auto& c : cases) {
     const auto read = parse_text(c.text);
@@ -183,7 +184,8 @@ TEST(json_text, long_strings_and_keys_arrive_whole) {
 }
 
 TEST(json_text, text_written_is_text_read) {
-  for (const char* text : {R"({"b":[1,-2,18446744073709551615,0.1,1e+300,"\u0001\"\\é"],"a":{"x":null,"y":[true,false]}})"}) {
+  for (const char* text :
+       {R"({"b":[1,-2,18446744073709551615,0.1,1e+300,"\u0001\"\\é"],"a":{"x":null,"y":[true,false]}})"}) {
     const auto read = parse_text(text);
     ASSERT_TRUE(read);
     EXPECT_EQ(write_text(*read), text);
