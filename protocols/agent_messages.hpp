@@ -355,6 +355,7 @@ struct file_read {
   std::uint64_t offset = 0;
   std::optional<std::uint64_t> length;
   std::optional<std::string> if_match; // SHA-256 the whole file must have
+  bool hash = true;                    // false: no sha256 in the result, which spares half the work of a large read
 };
 struct file_read_result {
   std::uint64_t size = 0; // of the whole file
@@ -482,7 +483,7 @@ struct grep_result {
 BOOST_DESCRIBE_STRUCT(file_entry, (), (name, type, size, mode, modified_at, target))
 BOOST_DESCRIBE_STRUCT(file_stat, (), (path, follow, hash))
 BOOST_DESCRIBE_STRUCT(file_stat_result, (), (path, entry, sha256))
-BOOST_DESCRIBE_STRUCT(file_read, (), (path, offset, length, if_match))
+BOOST_DESCRIBE_STRUCT(file_read, (), (path, offset, length, if_match, hash))
 BOOST_DESCRIBE_STRUCT(file_read_result, (), (size, offset, length, mode, modified_at, sha256))
 BOOST_DESCRIBE_STRUCT(file_write, (), (path, size, sha256, if_match, mode, parents))
 BOOST_DESCRIBE_STRUCT(file_write_result, (), (size, sha256, created))
