@@ -180,8 +180,9 @@ struct op_accepted {
   std::string op_id;
   bool attached = false; // the id was known: nothing was started again
   std::optional<std::int64_t> pid;
+  std::optional<std::uint64_t> input_position; // of a process: bytes of "stdin" streams that it has been given so far
 };
-BOOST_DESCRIBE_STRUCT(op_accepted, (), (op_id, attached, pid))
+BOOST_DESCRIBE_STRUCT(op_accepted, (), (op_id, attached, pid, input_position))
 
 struct operation_error {
   std::string code;    // of the API: "file.not_found", "operation.conflict", …
