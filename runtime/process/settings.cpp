@@ -74,6 +74,8 @@ public:
       if (std::none_of(keys_.begin(), keys_.end(), [&](const key_doc& known) { return known.key == name; }))
         throw CLI::ConfigError("unknown key '" + name + "' in the configuration file; did you mean '" +
                                nearest(name, keys_) + "'?");
+      if (std::getenv(environment_name(name).c_str()))
+        continue; // CLI11 would let the file win
       item.parents.clear();
       item.name = name;
       items.push_back(item);
