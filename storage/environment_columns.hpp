@@ -9,18 +9,21 @@
 /// How rows of environments and instances stand in statements: the columns asked for, and how they are read back.
 namespace holt::storage {
 
-#define HOLT_ENVIRONMENT_COLUMNS                                                                                       \
-  "e.id, e.org_id, e.name, e.kind, e.provider, e.image, e.limits, e.network, e.suspend_after_ms, e.destroy_after_ms, " \
-  "e.labels, e.created_by, e.created_at, e.updated_at, e.deleted_at"
+// `of`: what stands before each name: "e." for an alias, "" in RETURNING, where SQLite knows no alias.
+#define HOLT_ENVIRONMENT_COLUMNS(of)                                                                                   \
+  of "id, " of "org_id, " of "name, " of "kind, " of "provider, " of "image, " of "limits, " of "network, "            \
+  of "suspend_after_ms, " of "destroy_after_ms, " of "labels, " of "created_by, " of "created_at, "                    \
+  of "updated_at, " of "deleted_at"
 
-#define HOLT_INSTANCE_COLUMNS                                                                                          \
-  "i.environment_id, i.provider, i.handle, i.file_system_id, i.fs_status, i.status, i.host_id, i.boot_id, "            \
-  "i.instance_created_at, i.last_used_at, i.generation, i.epoch, i.roots, i.sweep_failed_at"
+#define HOLT_INSTANCE_COLUMNS(of)                                                                                      \
+  of "environment_id, " of "provider, " of "handle, " of "file_system_id, " of "fs_status, " of "status, "             \
+  of "host_id, " of "boot_id, " of "instance_created_at, " of "last_used_at, " of "generation, " of "epoch, "          \
+  of "roots, " of "sweep_failed_at"
 
 /// Environment e with its instance i, or NULLs.
 #define HOLT_RECORD                                                                                                    \
-  HOLT_ENVIRONMENT_COLUMNS ", " HOLT_INSTANCE_COLUMNS                                                                  \
-                           " FROM environments e LEFT JOIN instances i ON i.environment_id = e.id"
+  HOLT_ENVIRONMENT_COLUMNS("e.")                                                                                       \
+  ", " HOLT_INSTANCE_COLUMNS("i.") " FROM environments e LEFT JOIN instances i ON i.environment_id = e.id"
 
 /// Reads the environment columns, which begin at column 0.
 environment_row environment_of(const row& from);

@@ -26,7 +26,7 @@ void add_labels(unit& work, const environment_row& row) {
 /// first label gives the order, from its own index; the others only check.
 std::string list_text(std::size_t labels) {
   const std::string columns = labels == 0 ? "e.created_at, e.id" : "l.created_at, l.environment_id";
-  std::string sql = "SELECT " HOLT_ENVIRONMENT_COLUMNS ", " HOLT_INSTANCE_COLUMNS " FROM ";
+  std::string sql = "SELECT " HOLT_ENVIRONMENT_COLUMNS("e.") ", " HOLT_INSTANCE_COLUMNS("i.") " FROM ";
   sql += labels == 0 ? "environments e"
                      : "environment_labels l JOIN environments e ON e.id = l.environment_id";
   sql += " LEFT JOIN instances i ON i.environment_id = e.id WHERE ";
@@ -146,10 +146,9 @@ void sql_store::list_environments(environment_filter filter, store_reply<page<en
 
 void sql_store::update_environment(environment_row row, store_reply<environment_row> reply) {
   unit work;
-  // The alias stands for the row in RETURNING too, so that the columns are read as everywhere.
-  work.push_back({"UPDATE environments AS e SET name = $1, limits = $2, network = $3, suspend_after_ms = $4, "
+  work.push_back({"UPDATE environments SET name = $1, limits = $2, network = $3, suspend_after_ms = $4, "
                   "destroy_after_ms = $5, labels = $6, updated_at = $7 "
-                  "WHERE e.id = $8 AND e.org_id = $9 AND e.deleted_at IS NULL RETURNING " HOLT_ENVIRONMENT_COLUMNS,
+                  "WHERE id = $8 AND org_id = $9 AND deleted_at IS NULL RETURNING " HOLT_ENVIRONMENT_COLUMNS(""),
                   values(row.name, row.limits_json, row.network, row.suspend_after_ms, row.destroy_after_ms,
                          labels_text(row.labels), row.updated_at, row.id, row.org_id),
                   store_errc::not_found});

@@ -12,7 +12,7 @@ constexpr std::size_t max_statuses = 8;
 
 /// $1 last id, $2 limit, then the statuses. Walks a primary key, so that pages cost one pass over the table in all.
 std::string list_text(std::size_t statuses, bool deleted_only) {
-  std::string sql = "SELECT " HOLT_ENVIRONMENT_COLUMNS ", " HOLT_INSTANCE_COLUMNS;
+  std::string sql = "SELECT " HOLT_ENVIRONMENT_COLUMNS("e.") ", " HOLT_INSTANCE_COLUMNS("i.");
   sql += deleted_only ? " FROM environments e LEFT JOIN instances i ON i.environment_id = e.id "
                         "WHERE e.deleted_at IS NOT NULL AND e.id > $1"
                       : " FROM instances i JOIN environments e ON e.id = i.environment_id WHERE i.environment_id > $1";
@@ -39,10 +39,10 @@ std::string_view list_sql(std::size_t statuses, bool deleted_only) {
 }
 
 step insert_instance(const instance_row& row) {
-  return {"INSERT INTO instances AS i (environment_id, provider, handle, file_system_id, fs_status, status, host_id, "
+  return {"INSERT INTO instances (environment_id, provider, handle, file_system_id, fs_status, status, host_id, "
           "boot_id, instance_created_at, last_used_at, generation, epoch, roots, sweep_failed_at) "
           "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $12, $13) "
-          "ON CONFLICT (environment_id) DO NOTHING RETURNING " HOLT_INSTANCE_COLUMNS,
+          "ON CONFLICT (environment_id) DO NOTHING RETURNING " HOLT_INSTANCE_COLUMNS(""),
           values(row.environment_id, row.provider, row.handle, row.file_system_id, row.fs_status, row.status,
                  row.host_id, row.boot_id, row.instance_created_at, row.last_used_at, row.epoch, row.roots_json,
                  row.sweep_failed_at),
@@ -50,12 +50,12 @@ step insert_instance(const instance_row& row) {
 }
 
 step replace_instance(const instance_row& row, std::uint64_t expected) {
-  return {"UPDATE instances AS i SET provider = $1, handle = $2, file_system_id = $3, fs_status = $4, status = $5, "
+  return {"UPDATE instances SET provider = $1, handle = $2, file_system_id = $3, fs_status = $4, status = $5, "
           "host_id = $6, boot_id = $7, instance_created_at = $8, "
-          "last_used_at = CASE WHEN i.last_used_at > $9 THEN i.last_used_at ELSE $9 END, "
-          "generation = i.generation + 1, epoch = CASE WHEN i.epoch > $10 THEN i.epoch ELSE $10 END, roots = $11, "
+          "last_used_at = CASE WHEN last_used_at > $9 THEN last_used_at ELSE $9 END, "
+          "generation = generation + 1, epoch = CASE WHEN epoch > $10 THEN epoch ELSE $10 END, roots = $11, "
           "sweep_failed_at = $12 "
-          "WHERE i.environment_id = $13 AND i.generation = $14 RETURNING " HOLT_INSTANCE_COLUMNS,
+          "WHERE environment_id = $13 AND generation = $14 RETURNING " HOLT_INSTANCE_COLUMNS(""),
           values(row.provider, row.handle, row.file_system_id, row.fs_status, row.status, row.host_id, row.boot_id,
                  row.instance_created_at, row.last_used_at, row.epoch, row.roots_json, row.sweep_failed_at,
                  row.environment_id, expected),
