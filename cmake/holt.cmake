@@ -82,6 +82,7 @@ function(holt_test NAME)
 endfunction()
 
 # holt_fuzzer(NAME SOURCES ... LINKS ...)  with clang and HOLT_FUZZ only: libFuzzer; tests run it for 20 s.
+# Seeds are read from corpus/NAME/ beside the sources; what a run finds stays in <build>/fuzzers/found/NAME/.
 # The target fuzzers builds all; <build>/fuzzers holds the programs and a test list of them alone (script/test reads it).
 if(HOLT_FUZZ)
   set(HOLT_FUZZ_DIR ${CMAKE_BINARY_DIR}/fuzzers)
@@ -98,8 +99,13 @@ function(holt_fuzzer NAME)
   target_link_options(${NAME} PRIVATE -fsanitize=fuzzer)
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${HOLT_FUZZ_DIR})
   add_dependencies(fuzzers ${NAME})
+  set(corpus "")
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/corpus/${NAME})
+    file(MAKE_DIRECTORY ${HOLT_FUZZ_DIR}/found/${NAME})
+    set(corpus "\"${HOLT_FUZZ_DIR}/found/${NAME}\" \"${CMAKE_CURRENT_SOURCE_DIR}/corpus/${NAME}\"")
+  endif()
   file(APPEND ${HOLT_FUZZ_DIR}/CTestTestfile.cmake
-       "add_test(${NAME} \"${HOLT_FUZZ_DIR}/${NAME}\" -max_total_time=20 -timeout=5 -rss_limit_mb=1024 -verbosity=0)\n"
+       "add_test(${NAME} \"${HOLT_FUZZ_DIR}/${NAME}\" ${corpus} -max_total_time=20 -timeout=5 -rss_limit_mb=1024 -verbosity=0)\n"
        "set_tests_properties(${NAME} PROPERTIES TIMEOUT 90 LABELS fuzz)\n")
 endfunction()
 
