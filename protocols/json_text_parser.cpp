@@ -209,8 +209,8 @@ error not_json(std::string_view text, std::size_t at, const boost::json::error_c
   } else if (ec == error::illegal_leading_surrogate || ec == error::illegal_trailing_surrogate
              || ec == error::expected_hex_digit || ec == error::expected_utf16_escape) {
     what = "a \\u escape is not a character";
-  } else if (ec == error::exponent_overflow || ec == error::not_number || ec == error::not_exact) {
-    what = "a number is malformed or too large";
+  } else if (ec == error::exponent_overflow) {
+    what = std::string(exponent_too_large);
   } else if (at < text.size() && static_cast<unsigned char>(text[at]) >= 0x80) {
     what = "bytes that are not valid UTF-8, or a character outside a string";
   } else {

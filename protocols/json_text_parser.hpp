@@ -8,6 +8,10 @@ namespace holt::protocols::json::detail {
 /// with line and column, and reads the whole numbers that simdjson doesn't (beyond 64 bits, as doubles).
 tl::expected<value, error> parse_with_boost(std::string_view text, const text_limits& limits);
 
+/// The one point in which the parsers differ: an exponent beyond 32 bits is refused here, and simdjson makes 0 of the
+/// number where it is 0 or negative enough. No such number passes from one to the other, since both write 0.
+inline constexpr std::string_view exponent_too_large = "a number's exponent is too large";
+
 /// The refusals that both parsers share, so that they read the same.
 error too_long(std::size_t found, std::size_t limit);
 error too_deep(unsigned limit);
