@@ -14,7 +14,7 @@ namespace detail {
 namespace {
 
 /// A parser that has once read a large text gives its memory back.
-constexpr std::size_t kept_capacity = 256 * 1024;
+constexpr std::size_t kept_capacity = 64 * 1024;
 
 struct converter {
   unsigned max_depth;
