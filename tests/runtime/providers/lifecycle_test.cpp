@@ -1,0 +1,372 @@
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "tests/runtime/providers/sandbox.hpp"
+
+/// A sandbox from create to the removal of its files, and what is left after each kind of crash (spec 5, 16, 22, 32, 33).
+namespace holt::tests {
+namespace {
+
+using actors::instance_status;
+using actors::provider_errc;
+
+class lifecycle : public sandbox_test {
+protected:
+  void SetUp() override {
+    sandbox_test::SetUp();
+    start();
+  }
+};
+
+TEST_F(lifecycle, create_of_the_same_generation_finds_the_running_instance) {
+  const auto first = make("env_a");
+  run(first.handle, "echo here > /tmp/mark");
+  const auto second = make("env_a");
+  EXPECT_EQ(first.handle, second.handle);
+  EXPECT_EQ(first.created_at, second.created_at);
+  EXPECT_EQ(output(second.handle, "cat /tmp/mark"), "here");
+}
+
+TEST_F(lifecycle, a_later_generation_replaces_the_instance_on_the_kept_files) {
+  const auto first = make("env_a");
+  const auto pid = record("env_a").agent;
+  run(first.handle, "echo kept > /workspace/a; echo lost > /tmp/a");
+  auto again = spec("env_a", 2);
+  again.new_files = false;
+  const auto second = make(again);
+  EXPECT_NE(first.handle, second.handle);
+  EXPECT_LT(first.created_at, second.created_at);
+  EXPECT_FALSE(providers::is_alive(pid));
+  EXPECT_EQ(output(second.handle, "cat /workspace/a; ls /tmp"), "kept");
+  EXPECT_EQ(status(first.handle), instance_status::gone);
+  EXPECT_EQ(status(second.handle), instance_status::running);
+}
+
+TEST_F(lifecycle, an_older_generation_ends_nothing_of_its_successor) {
+  const auto made = make("env_a", 5);
+  const auto created = provider->create(spec("env_a", 4));
+  ASSERT_FALSE(created);
+  EXPECT_EQ(created.error().code, provider_errc::younger_generation);
+  const auto suspended = provider->suspend(made.handle, 4);
+  ASSERT_FALSE(suspended);
+  EXPECT_EQ(suspended.error().code, provider_errc::younger_generation);
+  const auto destroyed = provider->destroy("env_a", made.handle, 4);
+  ASSERT_FALSE(destroyed);
+  EXPECT_EQ(destroyed.error().code, provider_errc::younger_generation);
+  EXPECT_EQ(status(made.handle), instance_status::running);
+}
+
+TEST_F(lifecycle, files_that_are_gone_are_never_made_again_silently) {
+  auto wanted = spec("env_a");
+  wanted.new_files = false;
+  const auto refused = provider->create(wanted);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, provider_errc::files_gone);
+}
+
+TEST_F(lifecycle, suspend_freezes_and_resume_goes_on) {
+  const auto made = make("env_a");
+  run(made.handle, "(while :; do echo x >> /workspace/ticks; sleep 0.01; done) > /dev/null 2>&1 &");
+  const auto ticks = options.data_dir / "envs/env_a/files/fs_env_a/workspace/ticks";
+  const auto grows = [&](int patience) {
+    std::error_code error;
+    const auto before = fs::file_size(ticks, error);
+    for (int at = 0; at < patience; ++at) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (fs::file_size(ticks, error) != before)
+        return true;
+    }
+    return false;
+  };
+  ASSERT_TRUE(grows(500));
+  ASSERT_TRUE(provider->suspend(made.handle, 1));
+  EXPECT_EQ(status(made.handle), instance_status::suspended);
+  EXPECT_FALSE(grows(20));
+  EXPECT_FALSE(provider->open(made.handle));
+  ASSERT_TRUE(provider->suspend(made.handle, 1)) << "twice is the same";
+  ASSERT_TRUE(provider->resume(made.handle));
+  EXPECT_EQ(status(made.handle), instance_status::running);
+  EXPECT_TRUE(grows(500));
+  ASSERT_TRUE(provider->resume(made.handle));
+}
+
+TEST_F(lifecycle, a_suspended_instance_can_be_destroyed) {
+  const auto made = make("env_a");
+  const auto pid = record("env_a").agent;
+  ASSERT_TRUE(provider->suspend(made.handle, 1));
+  const auto destroyed = provider->destroy("env_a", made.handle, 1);
+  ASSERT_TRUE(destroyed) << destroyed.error().detail;
+  EXPECT_FALSE(providers::is_alive(pid));
+}
+
+TEST_F(lifecycle, destroy_leaves_no_process_no_cgroup_and_no_socket) {
+  const auto made = make("env_a");
+  run(made.handle, "(sleep 1000 & sleep 1000 &) > /dev/null 2>&1");
+  const auto before = record("env_a");
+  const auto inside = providers::descendants(before.agent.pid);
+  EXPECT_GE(inside.size(), 2U);
+  ASSERT_TRUE(provider->destroy("env_a", made.handle, 1));
+  for (const auto pid : inside)
+    EXPECT_NE(::kill(pid, 0), 0);
+  EXPECT_FALSE(providers::is_alive(before.agent));
+  EXPECT_FALSE(providers::is_alive(before.launcher));
+  EXPECT_NE(::kill(before.launcher.pid, 0), 0) << "a zombie is left";
+  for (const auto& place : before.cgroups)
+    EXPECT_FALSE(fs::exists(place.path)) << place.path;
+  EXPECT_TRUE(fs::is_empty(run_directory("env_a")));
+  EXPECT_EQ(status(made.handle), instance_status::gone);
+  EXPECT_TRUE(provider->destroy("env_a", made.handle, 1)) << "gone already is success";
+  EXPECT_TRUE(provider->destroy("env_never", "", 1));
+}
+
+TEST_F(lifecycle, an_agent_that_died_is_gone_and_is_made_again) {
+  const auto made = make("env_a");
+  ASSERT_EQ(::kill(record("env_a").agent.pid, SIGKILL), 0);
+  ASSERT_TRUE(providers::wait_gone(record("env_a").agent, std::chrono::steady_clock::now() + std::chrono::seconds(5)));
+  EXPECT_EQ(status(made.handle), instance_status::gone);
+  const auto opened = provider->open(made.handle);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, provider_errc::gone);
+  const auto again = make("env_a", 2);
+  EXPECT_EQ(output(again.handle, "echo alive"), "alive");
+}
+
+TEST_F(lifecycle, a_restart_of_the_machine_means_gone) {
+  const auto made = make("env_a");
+  auto other = record("env_a");
+  const auto real = providers::write_record(other);
+  other.boot = "another-boot";
+  const auto rewrite = [&](const std::string& text) { std::ofstream(run_directory("env_a") / "instance.json") << text; };
+  rewrite(providers::write_record(other));
+  EXPECT_EQ(status(made.handle), instance_status::gone);
+  rewrite(real);
+  EXPECT_EQ(status(made.handle), instance_status::running);
+}
+
+TEST_F(lifecycle, a_pid_that_was_used_again_is_not_the_agent) {
+  const auto made = make("env_a");
+  const auto real = record("env_a");
+  auto other = real;
+  other.agent.start_time += 1;
+  const auto rewrite = [&](const std::string& text) { std::ofstream(run_directory("env_a") / "instance.json") << text; };
+  rewrite(providers::write_record(other));
+  EXPECT_EQ(status(made.handle), instance_status::gone);
+  rewrite(providers::write_record(real));
+}
+
+TEST_F(lifecycle, a_program_that_is_no_agent_fails_with_bubblewraps_words) {
+  options.agent = data / "bin/nothing";
+  std::ofstream(options.agent) << "#!/no/such/interpreter\n";
+  fs::permissions(options.agent, fs::perms(0755));
+  provider.reset();
+  start();
+  const auto made = provider->create(spec("env_a"));
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().detail.find("bwrap: "), std::string::npos) << made.error().detail;
+  EXPECT_TRUE(fs::is_empty(run_directory("env_a")));
+}
+
+TEST_F(lifecycle, an_agent_that_never_listens_is_given_up_at_the_deadline) {
+  options.start_deadline = std::chrono::milliseconds(300);
+  std::ofstream(data / "bin/hang") << "#!/bin/sh\nexec sleep 1000\n";
+  fs::permissions(data / "bin/hang", fs::perms(0755));
+  options.agent = data / "bin/hang";
+  provider.reset();
+  start();
+  const auto made = provider->create(spec("env_a"));
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().detail.find("in time"), std::string::npos) << made.error().detail;
+  EXPECT_TRUE(fs::is_empty(run_directory("env_a")));
+}
+
+TEST_F(lifecycle, files_are_removed_by_their_id_alone_however_they_were_left) {
+  const auto made = make("env_a");
+  run(made.handle, "d=/workspace; for i in $(seq 1 200); do d=$d/dddddddddd; mkdir -p $d || break; done; ln -s / /workspace/root; "
+                   "mkdir /workspace/closed && touch /workspace/closed/a && chmod 0 /workspace/closed; mkfifo /workspace/fifo");
+  const auto in_use = provider->destroy_files("env_a", "fs_env_a");
+  ASSERT_FALSE(in_use);
+  EXPECT_EQ(in_use.error().code, provider_errc::refused);
+  ASSERT_TRUE(provider->destroy("env_a", made.handle, 1));
+  EXPECT_TRUE(provider->destroy_files("env_a", "fs_other")) << "nothing to do";
+  const auto removed = provider->destroy_files("env_a", "fs_env_a");
+  ASSERT_TRUE(removed) << removed.error().detail;
+  EXPECT_FALSE(fs::exists(options.data_dir / "envs/env_a/files/fs_env_a"));
+  EXPECT_TRUE(fs::is_empty(options.data_dir / "trash"));
+  EXPECT_TRUE(fs::exists("/usr/bin/env"));
+  EXPECT_TRUE(fs::exists(options.data_dir / "envs/env_a/state")) << "a reset keeps the ledger";
+  EXPECT_TRUE(provider->destroy_files("env_a", "fs_env_a"));
+}
+
+TEST_F(lifecycle, a_uid_is_used_again_only_when_no_file_is_left) {
+  if (!is_root()) {
+    EXPECT_FALSE(has("own_uid"));
+    return;
+  }
+  options.uid_count = 2;
+  provider.reset();
+  start();
+  const auto uid_of = [&](const std::string& id) {
+    struct stat status{};
+    EXPECT_EQ(::stat((options.data_dir / "envs" / id / "state").c_str(), &status), 0);
+    return status.st_uid;
+  };
+  make("env_a");
+  make("env_b");
+  const auto uid = uid_of("env_a");
+  EXPECT_NE(uid, uid_of("env_b"));
+  ASSERT_TRUE(provider->destroy("env_a", "", 1));
+  provider.reset();
+  start();
+  const auto refused = provider->create(spec("env_c"));
+  ASSERT_FALSE(refused) << "its files exist";
+  EXPECT_EQ(refused.error().code, provider_errc::refused);
+  EXPECT_FALSE(provider->forget("env_a")) << "its files exist";
+  ASSERT_TRUE(provider->destroy_files("env_a", "fs_env_a"));
+  ASSERT_TRUE(provider->forget("env_a"));
+  EXPECT_FALSE(fs::exists(options.data_dir / "envs/env_a"));
+  make("env_c");
+  EXPECT_EQ(uid_of("env_c"), uid);
+}
+
+TEST_F(lifecycle, ids_that_are_no_names_are_refused) {
+  for (const auto* id : {"", "..", "a/b", "-x", ".hidden"}) {
+    actors::instance_spec wanted;
+    wanted.environment_id = id;
+    wanted.file_system_id = "fs";
+    EXPECT_FALSE(provider->create(wanted)) << id;
+    EXPECT_FALSE(provider->destroy_files("env_a", id)) << id;
+  }
+  EXPECT_FALSE(provider->inspect("{\"environment\":\"../x\",\"generation\":1}"));
+  EXPECT_FALSE(provider->inspect("nonsense"));
+  EXPECT_EQ(status("{\"generation\":1,\"environment\":\"env_unknown\"}"), instance_status::gone);
+}
+
+TEST_F(lifecycle, handles_compare_by_value) {
+  const auto made = make("env_a", 7);
+  EXPECT_EQ(made.handle, "{\"environment\":\"env_a\",\"generation\":7}");
+  EXPECT_EQ(status("{ \"generation\": 7, \"environment\": \"env_a\" }"), instance_status::running);
+}
+
+TEST_F(lifecycle, a_data_directory_has_one_server) {
+  const auto second = providers::make_bubblewrap(options);
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().find("in use"), std::string::npos);
+}
+
+TEST_F(lifecycle, paths_longer_than_a_socket_address_work) {
+  provider.reset();
+  for (int at = 0; at < 4; ++at)
+    options.data_dir /= std::string(60, 'd');
+  start();
+  EXPECT_EQ(output(make("env_a").handle, "echo alive"), "alive");
+}
+
+// -- the server is killed ----------------------------------------------------------------------------------------------
+
+class crash : public sandbox_test {};
+
+TEST_F(crash, a_sandbox_outlives_the_server_and_is_adopted) {
+  const auto handle = drive("env_a", 1);
+  start();
+  EXPECT_EQ(status(handle), instance_status::running);
+  EXPECT_EQ(output(handle, "echo alive"), "alive");
+  EXPECT_EQ(make("env_a").handle, handle) << "found, not made again";
+  ASSERT_TRUE(provider->destroy("env_a", handle, 1));
+  EXPECT_EQ(status(handle), instance_status::gone);
+}
+
+constexpr const char* steps[] = {"directories", "uid", "files", "intent", "cgroups", "socket", "launched", "listening", "recorded"};
+
+void expect_one_instance(const fs::path& data, const providers::instance_record& record) {
+  // Every process of this test's sandboxes has the data directory's programs open, or is bubblewrap started with its paths.
+  int agents = 0;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const auto pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0)
+      continue;
+    const auto line = providers::read_file("/proc/" + std::to_string(pid) + "/cmdline").value_or("");
+    if (line.find(data.string()) != std::string::npos || line.rfind("/run/holt/agent", 0) == 0) {
+      std::string status = providers::read_file("/proc/" + std::to_string(pid) + "/status").value_or("");
+      // The first process of a pid namespace: "NSpid: 1234 1".
+      const auto at = status.find("NSpid:");
+      const auto names = at == std::string::npos ? "" : status.substr(at, status.find('\n', at) - at);
+      if (names.size() > 2 && names.substr(names.size() - 2) == "\t1" && line.find(data.string()) == std::string::npos &&
+          providers::process_identity{pid, 0}.pid != record.agent.pid) {
+        // Another test program's agent may run beside this one: only the same parent would be ours.
+        const auto stat = providers::parse_process_stat(providers::read_file("/proc/" + std::to_string(pid) + "/stat").value_or(""));
+        const auto parent = stat ? providers::read_file("/proc/" + std::to_string(stat->parent) + "/cmdline").value_or("") : "";
+        EXPECT_EQ(parent.find(data.string()), std::string::npos) << "a second agent of this environment: " << pid;
+      }
+      ++agents;
+    }
+  }
+  EXPECT_GE(agents, 1);
+}
+
+TEST_F(crash, a_create_that_was_cut_is_finished_or_undone_by_the_next) {
+  std::uint64_t generation = 1;
+  for (const auto* step : steps) {
+    SCOPED_TRACE(step);
+    drive("env_a", generation, step);
+    // With the same generation, as by whoever found the row in `creating`, or the next one.
+    generation += std::string(step).size() % 2;
+    start();
+    const auto made = make("env_a", generation);
+    EXPECT_EQ(output(made.handle, "echo alive"), "alive");
+    expect_one_instance(options.data_dir, record("env_a"));
+    ++generation;
+    provider.reset();
+  }
+}
+
+TEST_F(crash, a_create_that_was_cut_can_be_destroyed) {
+  for (const auto* step : steps) {
+    SCOPED_TRACE(step);
+    drive("env_a", 1, step);
+    start();
+    const auto destroyed = provider->destroy("env_a", "", 1);
+    EXPECT_TRUE(destroyed) << destroyed.error().detail;
+    EXPECT_TRUE(fs::is_empty(run_directory("env_a")));
+    ASSERT_TRUE(provider->destroy_files("env_a", "fs_env_a"));
+    ASSERT_TRUE(provider->forget("env_a"));
+    EXPECT_TRUE(fs::is_empty(options.data_dir / "envs"));
+    provider.reset();
+  }
+}
+
+TEST_F(crash, the_same_without_cgroups) {
+  options.use_cgroups = false;
+  for (const auto* step : steps) {
+    SCOPED_TRACE(step);
+    drive("env_a", 1, step);
+    start();
+    const auto made = make("env_a", 2);
+    EXPECT_EQ(output(made.handle, "echo alive"), "alive");
+    expect_one_instance(options.data_dir, record("env_a"));
+    EXPECT_TRUE(provider->destroy("env_a", made.handle, 2));
+    provider.reset();
+  }
+}
+
+TEST_F(crash, without_a_freezer_signals_stop_everything) {
+  options.use_cgroups = false;
+  start();
+  const auto made = make("env_a");
+  run(made.handle, "(sleep 1000 & sleep 1000 &) > /dev/null 2>&1");
+  ASSERT_TRUE(provider->suspend(made.handle, 1));
+  EXPECT_EQ(status(made.handle), instance_status::suspended);
+  for (const auto pid : providers::descendants(record("env_a").agent.pid)) {
+    const auto stat = providers::parse_process_stat(providers::read_file("/proc/" + std::to_string(pid) + "/stat").value_or(""));
+    ASSERT_TRUE(stat);
+    EXPECT_TRUE(stat->state == 'T' || stat->state == 'Z') << stat->state;
+  }
+  provider.reset();
+  start();
+  EXPECT_EQ(status(made.handle), instance_status::suspended) << "a restarted server knows";
+  ASSERT_TRUE(provider->resume(made.handle));
+  EXPECT_EQ(output(made.handle, "echo alive"), "alive");
+}
+
+} // namespace
+} // namespace holt::tests
