@@ -88,6 +88,12 @@ public:
   virtual provider_result<void> destroy(const std::string& environment_id, const std::string& handle,
                                         std::uint64_t generation) = 0;
   virtual provider_result<void> destroy_files(const std::string& environment_id, const std::string& file_system_id) = 0;
+  /// After the last destroy_files of a deleted environment: drops what else was kept for it (the agent's ledger and logs, its
+  /// host uid). Not at a reset: the ids of its operations stay known.
+  virtual provider_result<void> forget(const std::string& environment_id) {
+    (void)environment_id;
+    return {};
+  }
   virtual provider_result<instance_status> inspect(const std::string& handle) = 0;
   /// A connected socket to the agent, owned by the caller.
   virtual provider_result<int> open(const std::string& handle) = 0;
