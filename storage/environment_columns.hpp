@@ -9,6 +9,7 @@
 /// How rows of environments and instances stand in statements: the columns asked for, and how they are read back.
 namespace holt::storage {
 
+// clang-format off
 // `of`: what stands before each name: "e." for an alias, "" in RETURNING, where SQLite knows no alias.
 #define HOLT_ENVIRONMENT_COLUMNS(of)                                                                                   \
   of "id, " of "org_id, " of "name, " of "kind, " of "provider, " of "image, " of "limits, " of "network, "            \
@@ -19,6 +20,7 @@ namespace holt::storage {
   of "environment_id, " of "provider, " of "handle, " of "file_system_id, " of "fs_status, " of "status, "             \
   of "host_id, " of "boot_id, " of "instance_created_at, " of "last_used_at, " of "generation, " of "epoch, "          \
   of "roots, " of "sweep_failed_at"
+// clang-format on
 
 /// Environment e with its instance i, or NULLs.
 #define HOLT_RECORD                                                                                                    \

@@ -27,8 +27,7 @@ void add_labels(unit& work, const environment_row& row) {
 std::string list_text(std::size_t labels) {
   const std::string columns = labels == 0 ? "e.created_at, e.id" : "l.created_at, l.environment_id";
   std::string sql = "SELECT " HOLT_ENVIRONMENT_COLUMNS("e.") ", " HOLT_INSTANCE_COLUMNS("i.") " FROM ";
-  sql += labels == 0 ? "environments e"
-                     : "environment_labels l JOIN environments e ON e.id = l.environment_id";
+  sql += labels == 0 ? "environments e" : "environment_labels l JOIN environments e ON e.id = l.environment_id";
   sql += " LEFT JOIN instances i ON i.environment_id = e.id WHERE ";
   sql += labels == 0 ? "e.org_id = $1" : "l.org_id = $1 AND l.name = $6 AND l.value = $7";
   sql += " AND ($2 = '' OR e.kind = $2) AND (" + columns + ") > ($3, $4) AND e.deleted_at IS NULL";
@@ -131,8 +130,8 @@ void sql_store::list_environments(environment_filter filter, store_reply<page<en
     return;
   }
   const auto limit = bounded(filter.limit);
-  step list{list_sql(filter.labels.size()),
-            values(std::move(filter.org_id), filter.kind.value_or(""), last->created_at, std::move(last->id), limit + 1)};
+  step list{list_sql(filter.labels.size()), values(std::move(filter.org_id), filter.kind.value_or(""), last->created_at,
+                                                   std::move(last->id), limit + 1)};
   for (auto& [name, text] : filter.labels) {
     list.parameters.emplace_back(name);
     list.parameters.emplace_back(std::move(text));
@@ -160,9 +159,8 @@ void sql_store::update_environment(environment_row row, store_reply<environment_
                     "FROM environments e WHERE e.id = $1",
                     values(row.id, name, text)});
   }
-  database_->write(std::move(work), answer(std::move(reply), [](const unit_result& done) {
-                     return environment_of(done[0].rows[0]);
-                   }));
+  database_->write(std::move(work),
+                   answer(std::move(reply), [](const unit_result& done) { return environment_of(done[0].rows[0]); }));
 }
 
 void sql_store::delete_environment(std::string org_id, std::string id, operation_row operation,

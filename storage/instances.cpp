@@ -115,8 +115,8 @@ void sql_store::next_epoch(std::string environment_id, store_reply<std::uint64_t
 
 void sql_store::purge_environment(std::string id, std::uint64_t expected_generation, store_reply<bool> reply) {
   unit work;
-  work.push_back({"SELECT 1 FROM environments WHERE id = $1 AND deleted_at IS NOT NULL", values(id),
-                  store_errc::not_found});
+  work.push_back(
+      {"SELECT 1 FROM environments WHERE id = $1 AND deleted_at IS NOT NULL", values(id), store_errc::not_found});
   if (expected_generation > 0) {
     work.push_back({"DELETE FROM instances WHERE environment_id = $1 AND generation = $2",
                     values(id, expected_generation), store_errc::fenced});
@@ -141,9 +141,8 @@ void sql_store::list_instances(std::vector<std::string> statuses, bool deleted_o
     list.parameters.emplace_back(std::move(each));
   }
   database_->read({std::move(list)}, answer(std::move(reply), [limit](const unit_result& found) {
-                    return page_of<environment_record>(found[0], limit, record_of, [](const environment_record& each) {
-                      return each.environment.id;
-                    });
+                    return page_of<environment_record>(
+                        found[0], limit, record_of, [](const environment_record& each) { return each.environment.id; });
                   }));
 }
 

@@ -67,9 +67,9 @@ void sql_store::delete_key(std::string org_id, std::string id, store_reply<bool>
 }
 
 void sql_store::find_key(std::string hash, store_reply<key_row> reply) {
-  database_->read({{"SELECT " HOLT_KEY_COLUMNS " FROM keys WHERE hash = $1", values(std::move(hash)),
-                    store_errc::not_found}},
-                  answer(std::move(reply), [](const unit_result& found) { return key_of(found[0].rows[0]); }));
+  database_->read(
+      {{"SELECT " HOLT_KEY_COLUMNS " FROM keys WHERE hash = $1", values(std::move(hash)), store_errc::not_found}},
+      answer(std::move(reply), [](const unit_result& found) { return key_of(found[0].rows[0]); }));
 }
 
 void sql_store::count_keys(store_reply<std::uint64_t> reply) {

@@ -14,8 +14,8 @@ org_row org_of(const row& from) {
 
 void sql_store::create_org(org_row row, store_reply<org_row> reply) {
   unit work;
-  work.push_back({"INSERT INTO orgs (id, name, created_at) VALUES ($1, $2, $3)",
-                  values(row.id, row.name, row.created_at)});
+  work.push_back(
+      {"INSERT INTO orgs (id, name, created_at) VALUES ($1, $2, $3)", values(row.id, row.name, row.created_at)});
   database_->write(std::move(work),
                    answer(std::move(reply), [row = std::move(row)](const unit_result&) { return row; }));
 }
@@ -45,8 +45,8 @@ void sql_store::get_org(std::string id, store_reply<org_row> reply) {
 
 void sql_store::delete_org(std::string id, std::int64_t now, store_reply<bool> reply) {
   unit work;
-  work.push_back({"UPDATE orgs SET deleted_at = $1 WHERE id = $2 AND deleted_at IS NULL", values(now, id),
-                  store_errc::not_found});
+  work.push_back(
+      {"UPDATE orgs SET deleted_at = $1 WHERE id = $2 AND deleted_at IS NULL", values(now, id), store_errc::not_found});
   work.push_back({"DELETE FROM keys WHERE org_id = $1", values(id)});
   work.push_back({"DELETE FROM users WHERE org_id = $1", values(id)});
   work.push_back({"DELETE FROM environment_labels WHERE org_id = $1", values(id)});

@@ -16,9 +16,8 @@ void sql_store::swap_seen(std::string environment_id, std::string holder, std::s
     // Expired rows count as absent already; this only gives their space back.
     database_->write_lazily("expired seen", now, {{"DELETE FROM seen WHERE expires_at <= $1", values(now)}});
   }
-  database_->write(std::move(work), answer(std::move(reply), [](const unit_result& done) {
-                     return done[0].rows[0].text(0);
-                   }));
+  database_->write(std::move(work),
+                   answer(std::move(reply), [](const unit_result& done) { return done[0].rows[0].text(0); }));
 }
 
 } // namespace holt::storage

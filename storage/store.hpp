@@ -104,7 +104,7 @@ struct key_row {
   std::string org_id;
   std::string principal; // user_… or key_… that made it (spec 1)
   std::string name;
-  std::string hash; // SHA-256 of the secret, hex
+  std::string hash;                // SHA-256 of the secret, hex
   std::vector<std::string> scopes; // "use", "manage", "operate"
   std::int64_t created_at = 0;
   std::optional<std::int64_t> expires_at;
@@ -148,18 +148,21 @@ public:
   /// stored generation is expected + 1 and is in the answer. No match → fenced, nothing written (spec 11). Epoch and
   /// last_used_at never go backwards. The first row of an environment that is missing or deleted: not_found.
   virtual void write_instance(instance_row row, std::uint64_t expected_generation, store_reply<instance_row> reply) = 0;
-  /// last_used_at only, never backwards, not fenced. Batched: seen by reads within a second, and not durable until then.
+  /// last_used_at only, never backwards, not fenced. Batched: seen by reads within a second, and not durable until
+  /// then.
   virtual void touch_instance(std::string environment_id, std::int64_t last_used_at) = 0;
   /// Increments and answers the session epoch of the instance row (spec 52).
   virtual void next_epoch(std::string environment_id, store_reply<std::uint64_t> reply) = 0;
-  /// Replaces the identity that a holder last used, and answers the former one ("" the first time), in one step (spec 18).
+  /// Replaces the identity that a holder last used, and answers the former one ("" the first time), in one step (spec
+  /// 18).
   virtual void swap_seen(std::string environment_id, std::string holder, std::string identity, std::int64_t expires_at,
                          store_reply<std::string> reply) = 0;
   /// Removes the rows of a deleted environment, fenced by the generation of its instance row (0: it has none). Not
   /// there, or not deleted: not_found.
   virtual void purge_environment(std::string id, std::uint64_t expected_generation, store_reply<bool> reply) = 0;
   /// Environments that have an instance row of one of these statuses (none given: of any), deleted or not; or with
-  /// `deleted_only` the deleted ones, also those without a row unless statuses are given. In pages by id (cursor = last id).
+  /// `deleted_only` the deleted ones, also those without a row unless statuses are given. In pages by id (cursor = last
+  /// id).
   virtual void list_instances(std::vector<std::string> statuses, bool deleted_only, std::string cursor,
                               std::uint32_t limit, store_reply<page<environment_record>> reply) = 0;
 
@@ -180,7 +183,8 @@ public:
                           store_reply<page<user_row>> reply) = 0;
   virtual void delete_user(std::string org_id, std::string id, store_reply<bool> reply) = 0; // and its keys
   virtual void create_key(key_row row, store_reply<key_row> reply) = 0;
-  virtual void list_keys(std::string org_id, std::string cursor, std::uint32_t limit, store_reply<page<key_row>> reply) = 0;
+  virtual void list_keys(std::string org_id, std::string cursor, std::uint32_t limit,
+                         store_reply<page<key_row>> reply) = 0;
   virtual void delete_key(std::string org_id, std::string id, store_reply<bool> reply) = 0;
   /// In any org, expired or not: the caller compares expires_at.
   virtual void find_key(std::string hash, store_reply<key_row> reply) = 0;

@@ -13,7 +13,8 @@ namespace holt::storage {
 struct connection::statement {
   std::string sql; // the key of the map points into it
   sqlite3_stmt* handle = nullptr;
-  /// SQLite numbers named parameters by their first appearance: parameter i of SQLite is the step's parameter numbers[i].
+  /// SQLite numbers named parameters by their first appearance: parameter i of SQLite is the step's parameter
+  /// numbers[i].
   std::vector<std::size_t> numbers;
   std::size_t highest = 0;
 

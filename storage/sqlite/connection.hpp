@@ -53,7 +53,7 @@ public:
 
   bool in_transaction() const;
 
-  /// Commits that wrote something so far, as SQLite's own hook saw them: each is one flush to the disk.
+  /// Write transactions committed so far, as SQLite's own hook saw them: each that changed something is one flush.
   std::uint64_t commits() const;
 
 private:

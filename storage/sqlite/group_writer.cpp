@@ -6,7 +6,7 @@
 namespace holt::storage {
 
 group_writer::group_writer(connection with, const limits& how)
-    : connection_(std::move(with)), limits_(how), thread_([this] { loop(); }) {
+    : connection_(std::move(with)), limits_(how), counters_{0, connection_.commits()}, thread_([this] { loop(); }) {
 }
 
 group_writer::~group_writer() {

@@ -31,7 +31,7 @@ public:
 
   struct counters {
     std::uint64_t calls = 0;   // carried out, lazy ones included
-    std::uint64_t commits = 0; // seen by SQLite's hook: one flush each
+    std::uint64_t commits = 0; // connection::commits()
   };
 
   group_writer(connection with, const limits& how);

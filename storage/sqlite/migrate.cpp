@@ -23,8 +23,9 @@ store_result<std::vector<migration>> pending(connection& on, const std::vector<m
 }
 
 store_result<bool> apply_next(connection& on, const std::vector<migration>& known, std::int64_t now) {
-  auto table = on.execute("CREATE TABLE IF NOT EXISTS schema_migrations (version BIGINT PRIMARY KEY, name TEXT NOT NULL, "
-                          "hash TEXT NOT NULL, oldest_reader BIGINT NOT NULL, applied_at BIGINT NOT NULL)");
+  auto table =
+      on.execute("CREATE TABLE IF NOT EXISTS schema_migrations (version BIGINT PRIMARY KEY, name TEXT NOT NULL, "
+                 "hash TEXT NOT NULL, oldest_reader BIGINT NOT NULL, applied_at BIGINT NOT NULL)");
   if (!table) {
     return tl::unexpected(std::move(table.error()));
   }
@@ -40,10 +41,10 @@ store_result<bool> apply_next(connection& on, const std::vector<migration>& know
     done.error().detail = "migration " + std::to_string(next.version) + ": " + done.error().detail;
     return tl::unexpected(std::move(done.error()));
   }
-  auto noted = on.run(step{"INSERT INTO schema_migrations (version, name, hash, oldest_reader, applied_at) "
-                           "VALUES ($1, $2, $3, $4, $5)",
-                           values(next.version, std::string(next.name), migration_hash(next.text), next.oldest_reader,
-                                  now)});
+  auto noted =
+      on.run(step{"INSERT INTO schema_migrations (version, name, hash, oldest_reader, applied_at) "
+                  "VALUES ($1, $2, $3, $4, $5)",
+                  values(next.version, std::string(next.name), migration_hash(next.text), next.oldest_reader, now)});
   if (!noted) {
     return tl::unexpected(std::move(noted.error()));
   }

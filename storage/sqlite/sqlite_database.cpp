@@ -54,9 +54,9 @@ store_result<void> check(connection& on, const std::string& path, std::int64_t u
     return tl::unexpected(std::move(found.error()));
   }
   if (found->rows.size() != 1 || found->rows[0].text(0) != "ok") {
-    return tl::unexpected(store_error{store_errc::internal, "it is damaged ("
-                                                                + (found->rows.empty() ? "" : found->rows[0].text(0))
-                                                                + "): restore a backup"});
+    return tl::unexpected(
+        store_error{store_errc::internal,
+                    "it is damaged (" + (found->rows.empty() ? "" : found->rows[0].text(0)) + "): restore a backup"});
   }
   return {};
 }

@@ -28,7 +28,8 @@ struct sqlite_settings {
 /// A database in one SQLite file: WAL, one writing thread with group commit, a few reading ones. See database.hpp.
 class sqlite_database final : public database {
 public:
-  /// Opens or makes the file (mode 0600), checks it and applies `migrations`. Blocks. Errors are texts for the operator.
+  /// Opens or makes the file (mode 0600), checks it and applies `migrations`. Blocks. Errors are texts for the
+  /// operator.
   static store_result<std::unique_ptr<sqlite_database>> open(const std::string& path, const sqlite_settings& settings,
                                                              const std::vector<migration>& migrations,
                                                              std::int64_t now);

@@ -64,7 +64,8 @@ TEST_F(environments, anothers_environment_answers_exactly_like_a_missing_one) {
     EXPECT_EQ(one.error().detail, other.error().detail);
   };
   same(db().get_environment("org_a", "env_1"), db().get_environment("org_a", "env_none"));
-  same(db().update_environment(environment("env_1", "org_a")), db().update_environment(environment("env_none", "org_a")));
+  same(db().update_environment(environment("env_1", "org_a")),
+       db().update_environment(environment("env_none", "org_a")));
   auto operation = deletion("op_1");
   same(db().delete_environment("org_a", "env_1", operation), db().delete_environment("org_a", "env_none", operation));
   same(db().get_operation("org_a", "op_1"), db().get_operation("org_a", "op_none"));
@@ -131,8 +132,7 @@ TEST_F(environments, a_deleted_one_is_gone_at_once_and_its_operation_is_there_to
   EXPECT_EQ(error_of(db().delete_environment("org_a", "env_1", deletion("op_2"))), store_errc::not_found);
   EXPECT_EQ(error_of(db().get_operation("org_a", "op_2")), store_errc::not_found);
   EXPECT_TRUE(db().list_environments(list_of("org_a"))->items.empty());
-  EXPECT_TRUE(
-      db().list_environments(list_of("org_a", row.labels))->items.empty());
+  EXPECT_TRUE(db().list_environments(list_of("org_a", row.labels))->items.empty());
 
   auto loaded = db().load_environment("env_1");
   ASSERT_TRUE(loaded);

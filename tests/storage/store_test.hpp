@@ -93,7 +93,8 @@ inline storage::operation_row deletion(const std::string& id, std::int64_t at = 
 }
 
 /// What to list, for a test to fill in further.
-inline storage::environment_filter list_of(const std::string& org, const std::map<std::string, std::string>& labels = {}) {
+inline storage::environment_filter list_of(const std::string& org,
+                                           const std::map<std::string, std::string>& labels = {}) {
   storage::environment_filter filter;
   filter.org_id = org;
   filter.labels = labels;
