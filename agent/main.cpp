@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "agent/agent.hpp"
 
@@ -71,8 +72,9 @@ int main(int argc, char** argv) {
   ::mallopt(M_MMAP_THRESHOLD, 128 * 1024);
   if (argc < 2 || std::string_view{argv[1]} != "serve")
     die(usage_error, "usage: holt-agent serve (--listen-fd N | --listen-path P) (--state-fd N | --state-dir P) "
-                     "[--workspace P] [--skills P] [--tmp P] [--shell P]");
+                     "[--ready-fd N] [--workspace P] [--skills P] [--tmp P] [--shell P]");
   holt::agent::agent_options options;
+  unique_fd ready; // told once, by one byte, that the socket is served
   for (int i = 2; i < argc; i += 2) {
     std::string_view name{argv[i]};
     if (i + 1 >= argc)
@@ -86,6 +88,8 @@ int main(int argc, char** argv) {
       options.state.reset(number(value));
     else if (name == "--state-dir")
       options.state.reset(::open(value, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    else if (name == "--ready-fd")
+      ready.reset(number(value));
     else if (name == "--workspace")
       options.roots.workspace = value;
     else if (name == "--skills")
@@ -108,5 +112,8 @@ int main(int argc, char** argv) {
   holt::agent::agent agent{std::move(options)};
   if (!agent.problem().empty())
     die(unavailable, agent.problem().c_str());
+  if (ready && ::write(ready.get(), "r", 1) != 1)
+    die(unavailable, "--ready-fd", std::strerror(errno));
+  ready.reset();
   agent.run();
 }
