@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace holt::agent::files {
@@ -45,7 +46,12 @@ result<watcher> watcher::begin(const root_table& roots, const protocols::agent::
   if (!out.inotify_)
     return errno == EMFILE ? failure("watch.limit", "too many watches are open already", "later")
                            : result<watcher>(failure_of(errno, out.shown_));
-  out.base_ = descriptor(::fcntl(directory->fd.get(), F_DUPFD_CLOEXEC, 3));
+  struct stat status {};
+  if (::fstat(directory->fd.get(), &status) != 0)
+    return failure_of(errno, out.shown_);
+  out.roots_ = &roots;
+  out.device_ = status.st_dev;
+  out.inode_ = status.st_ino;
   if (auto followed = out.follow_tree(std::move(directory->fd), "", nullptr); !followed)
     return tl::unexpected(std::move(followed.error()));
   return out;
@@ -105,7 +111,11 @@ result<bool> watcher::follow_tree(descriptor directory, const std::string& path,
 }
 
 descriptor watcher::open_below(const std::string& path) const {
-  return descriptor(open_beneath(base_.get(), path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_NONBLOCK,
+  auto base = roots_->open(shown_, O_PATH | O_DIRECTORY, last_link::follow);
+  struct stat status {};
+  if (!base || ::fstat(base->fd.get(), &status) != 0 || status.st_dev != device_ || status.st_ino != inode_)
+    return {}; // another directory has taken the name of the watched one
+  return descriptor(open_beneath(base->fd.get(), path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_NONBLOCK,
                                  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS));
 }
 

@@ -24,7 +24,7 @@ public:
     std::size_t most_directories = 8192;
   };
 
-  /// Errors: those of root_table::open, watch.limit.
+  /// Errors: those of root_table::open, watch.limit. `roots` must outlive the watcher.
   static result<watcher> begin(const root_table& roots, const protocols::agent::file_watch& arguments, limits bounds);
   static result<watcher> begin(const root_table& roots, const protocols::agent::file_watch& arguments) {
     return begin(roots, arguments, limits{});
@@ -57,12 +57,15 @@ private:
   void forget_below(const std::string& path);
   descriptor open_below(const std::string& path) const;
 
-  descriptor base_;
+  // Not the watched directory's descriptor: holding it would keep the kernel from telling that it was removed.
+  const root_table* roots_ = nullptr;
+  std::uint64_t device_ = 0;
+  std::uint64_t inode_ = 0;
   descriptor inotify_;
   bool recursive_ = true;
   limits bounds_;
   std::string shown_;
-  std::unordered_map<int, std::string> paths_; // of each inotify watch, below base_; "" is base_ itself
+  std::unordered_map<int, std::string> paths_; // of each inotify watch, below the watched directory, which is ""
   waiting_move move_;
 };
 
