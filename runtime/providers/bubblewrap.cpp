@@ -198,6 +198,7 @@ private:
     unique_fd directory;
     unique_fd run;
     fs::path path;
+    bool fresh = false; // made just now: nothing can be left of an earlier instance
   };
   /// A launched sandbox that isn't known to run yet.
   struct launch {
@@ -432,7 +433,10 @@ provider_result<bubblewrap::environment> bubblewrap::open_environment(const std:
   place.id = id;
   place.path = options_.data_dir / "envs" / id;
   if (make) {
-    place.directory = make_directory(environments_.get(), id, 0711);
+    place.fresh = ::mkdirat(environments_.get(), id.c_str(), 0711) == 0;
+    place.directory = open_directory(environments_.get(), id);
+    if (place.directory)
+      ::fchmod(place.directory.get(), 0711);
     if (place.directory)
       place.run = make_directory(place.directory.get(), "run", 0700);
     if (!place.run)
@@ -507,7 +511,7 @@ provider_result<created_instance> bubblewrap::create(const instance_spec& spec) 
     return created_instance{write_handle({spec.environment_id, record.generation}), record.created_at,
                             {"/workspace", "/skills", "/tmp"}};
   };
-  if (const auto old = recorded(*place); old && is_current(*old)) {
+  if (const auto old = place->fresh ? std::nullopt : recorded(*place); old && is_current(*old)) {
     if (old->generation > spec.generation)
       return fail(provider_errc::younger_generation, "an instance of generation " + std::to_string(old->generation) + " runs");
     if (old->generation == spec.generation && old->started && old->file_system == spec.file_system_id) {
@@ -516,8 +520,10 @@ provider_result<created_instance> bubblewrap::create(const instance_spec& spec) 
       return answer(*old);
     }
   }
-  if (auto cleaned = clean_up(*place); !cleaned)
-    return tl::unexpected(cleaned.error());
+  if (!place->fresh) {
+    if (auto cleaned = clean_up(*place); !cleaned)
+      return tl::unexpected(cleaned.error());
+  }
   if (cut("directories"))
     return fail(provider_errc::failed, "cut");
 
@@ -602,6 +608,7 @@ provider_result<void> bubblewrap::prepare_files(const environment& place, const 
     return fail_errno("environment's directories");
   auto kept = open_directory(files.get(), spec.file_system_id);
   auto workspace = kept ? open_directory(kept.get(), "workspace") : unique_fd();
+  const bool made_now = !workspace;
   if (!workspace && !spec.new_files)
     return fail(provider_errc::files_gone, "the files of " + spec.file_system_id + " are not there");
   if (!workspace) {
@@ -621,8 +628,9 @@ provider_result<void> bubblewrap::prepare_files(const environment& place, const 
       struct stat status{};
       if (::fstat(directory, &status) != 0)
         return fail_errno("file system");
-      // Also when the data came from a server that ran as another user.
-      if (status.st_uid != *uid && !change_owner(directory, *uid, *uid))
+      // Of the whole tree when the data came from a server that ran as another user.
+      const bool alone = made_now && (directory == workspace.get() || place.fresh);
+      if (status.st_uid != *uid && !(alone ? ::fchown(directory, *uid, *uid) == 0 : change_owner(directory, *uid, *uid)))
         return fail_errno("giving the files to the environment's uid");
     }
   }
@@ -748,29 +756,23 @@ provider_result<bubblewrap::launch> bubblewrap::launch_sandbox(const environment
                 std::move(errors->read)};
 }
 
-/// The agent's pid on this machine, once it listens. Both pipes end when the launch dies, so a failure is seen at once.
+/// The agent's pid on this machine, once it listens. The pipe ends when the launch dies, so a failure is seen at once.
 provider_result<pid_t> bubblewrap::await_agent(launch& started) {
   const auto deadline = steady::now() + options_.start_deadline;
-  std::string info;
-  bool info_ended = false;
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady::now()).count();
     if (left <= 0)
       return fail(provider_errc::failed, "the agent didn't start in time");
-    pollfd polled[2] = {{started.ready.get(), POLLIN, 0}, {info_ended ? -1 : started.info.get(), POLLIN, 0}};
-    if (::poll(polled, 2, static_cast<int>(left)) < 0 && errno != EINTR)
+    // Not the other pipe: it holds what bubblewrap tells, and to wake up for each piece of it costs more than it is worth.
+    pollfd polled{started.ready.get(), POLLIN, 0};
+    if (::poll(&polled, 1, static_cast<int>(left)) < 0 && errno != EINTR)
       return fail_errno("waiting for the agent");
-    if (!info_ended && polled[1].revents != 0) {
-      info += take_available(started.info.get(), 4096);
-      info_ended = (polled[1].revents & POLLHUP) != 0;
-    }
-    if (polled[0].revents == 0)
+    if (polled.revents == 0)
       continue;
     char byte = 0;
     if (::read(started.ready.get(), &byte, 1) != 1)
       return fail(provider_errc::failed, "the sandbox ended before its agent listened");
-    info += take_available(started.info.get(), 4096);
-    const auto pid = parse_child_pid(info);
+    const auto pid = parse_child_pid(take_available(started.info.get(), 4096));
     return pid ? provider_result<pid_t>(*pid) : fail(provider_errc::failed, "bubblewrap didn't tell the agent's pid");
   }
 }

@@ -147,12 +147,11 @@ unique_fd open_directory(int at, const std::string& path) {
 }
 
 unique_fd make_directory(int at, const std::string& name, mode_t mode) {
-  const bool made = ::mkdirat(at, name.c_str(), mode) == 0;
-  if (!made && errno != EEXIST)
+  if (::mkdirat(at, name.c_str(), mode) != 0 && errno != EEXIST)
     return {};
   auto directory = open_directory(at, name);
-  // The mode counts, not the umask of whoever started the server.
-  if (directory && made && ::fchmod(directory.get(), mode) != 0)
+  // The mode counts, not the umask of whoever started the server; also where a crash came between the two.
+  if (directory && ::fchmod(directory.get(), mode) != 0)
     return {};
   return directory;
 }
