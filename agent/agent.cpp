@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,6 +30,10 @@ constexpr const char* agent_version = "0.1.0";
 /// Connections that have not said welcome yet.
 constexpr std::size_t most_handshakes = 8;
 constexpr std::size_t longest_id = 256;
+/// Of a command, in its state: a result travels in one frame.
+constexpr std::size_t longest_shown = 1000;
+/// Ids of one query, for the same reason.
+constexpr std::size_t most_queried = 200;
 constexpr std::uint64_t input_credit = 64 * 1024;
 /// Ended processes that a list shows.
 constexpr std::size_t most_listed = 100;
@@ -260,10 +265,13 @@ public:
       finish();
   }
   void on_stalled() override {
+    give_up("nothing was taken of the log for a minute");
+  }
+  void give_up(std::string why) {
     if (done_)
       return;
     done_ = true;
-    owner_.refuse(session_, op_id_, "operation.cancelled", "nothing was taken of the log for a minute", "later");
+    owner_.refuse(session_, op_id_, "operation.cancelled", std::move(why), "later");
     owner_.sweep_readers();
   }
   void finish() {
@@ -310,6 +318,11 @@ private:
 // -- beginning ----------------------------------------------------------------------------------------------------------
 
 agent::agent(agent_options options) : options_(std::move(options)), run_id_(random_id()), init_(::getpid() == 1) {
+  // A command takes three descriptors, five while it starts; some are the agent's own.
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0)
+    options_.processes = std::clamp<std::size_t>((files.rlim_cur - std::min<rlim_t>(files.rlim_cur, 128)) / 5, 8,
+                                                 options_.processes);
   ledger_ = std::make_unique<ledger>(options_.state.get(), options_.ledger, wall_now());
   if (!ledger_->ok()) {
     problem_ = std::string{"the state directory can't be written: "} + std::strerror(errno);
@@ -623,7 +636,7 @@ bool agent::known_before(session& from, const wire::op_start& start) {
   auto conflict = [&] {
     refuse(from, start.op_id, "operation.conflict", "this id was used with other arguments");
   };
-  if (auto running = processes_.find(start.op_id); running != processes_.end() && !running->second->ended()) {
+  if (auto running = processes_.find(start.op_id); running != processes_.end()) {
     if (running->second->about().digest != start.digest) {
       conflict();
       return true;
@@ -690,8 +703,7 @@ void agent::start_process(session& from, const wire::op_start& start) {
   process::plan plan;
   plan.op_id = op_id;
   plan.digest = start.digest;
-  plan.durable = start.durable;
-  plan.shown = shown(*arguments);
+  plan.shown = shown(*arguments).substr(0, longest_shown);
   plan.start = std::move(*arguments);
   auto& spawn = plan.spawn;
   if (plan.start.command)
@@ -765,7 +777,7 @@ void agent::follow_process(process& what, session& to, const std::vector<wire::s
     [this, op_id](session& to, auto& finals) { answer(to, op_id, "done", process_json(op_id), finals); });
   auto* added = reader.get();
   add_reader(std::move(reader), &what);
-  if (auto stream = stream_named(streams, "stdin"); stream != 0)
+  if (auto stream = stream_named(streams, "stdin"); stream != 0 && !what.ended())
     add_feed(to, what, op_id, stream, false, false);
   if (!follow)
     added->end_at(what.log()->end());
@@ -826,6 +838,13 @@ void agent::sweep_readers() {
 }
 
 void agent::on_process_result(process& ended) {
+  keep_result(ended);
+  for (auto& feed : feeds_)
+    if (feed->to() == &ended)
+      feed->process_gone();
+}
+
+void agent::keep_result(process& ended) {
   ledger::entry entry;
   entry.digest = ended.about().digest;
   entry.operation = "process.start";
@@ -835,13 +854,13 @@ void agent::on_process_result(process& ended) {
     entry.log_id = ended.about().log_id;
     entry.stored = ended.log()->stored();
   }
-  ledger_->finish(ended.op_id(), std::move(entry), wall_now(), ended.about().durable);
-  for (auto& feed : feeds_)
-    if (feed->to() == &ended)
-      feed->process_gone();
+  ledger_->finish(ended.op_id(), std::move(entry), wall_now());
 }
 
-void agent::on_process_over(process&) {
+void agent::on_process_over(process& over) {
+  // What a child wrote after the answer is in the log as well.
+  if (over.refresh_result())
+    keep_result(over);
   sweep_readers();
 }
 
@@ -944,9 +963,10 @@ void agent::control_process(session& from, const wire::op_start& start) {
       return;
     }
     auto grace = milliseconds{std::min<std::uint64_t>(arguments->grace_ms, 600'000)};
-    known->stop(process::stop_reason::stopped, grace, [this, op_id, id = arguments->process, to = active_] {
-      if (active_ == to && to != nullptr)
-        answer(*to, op_id, "done", process_json(id));
+    known->stop(process::stop_reason::stopped, grace, [this, op_id, id = arguments->process, serial = from.serial()] {
+      // Asked by a session that is gone: the next one sees the state.
+      if (active_ != nullptr && active_->serial() == serial)
+        answer(*active_, op_id, "done", process_json(id));
     });
   } else if (name == "process.background" || name == "process.get") {
     auto arguments = read(std::type_identity<wire::process_ref>{});
@@ -1015,6 +1035,7 @@ void agent::read_log(session& from, const wire::op_start& start) {
     }
     log = std::make_shared<output_log>(options_.state.get(), ledger::log_name(kept.log_id), std::move(*record));
   }
+  from.send(wire::op_accepted{.op_id = start.op_id, .attached = false, .pid = {}, .input_position = {}});
   bodies_.push_back(std::make_unique<body_reader>(*this, from, start.op_id, std::move(log),
                                                   stream_named(start.streams, "body"), std::move(*arguments), running));
   bodies_.back()->finish_if_empty();
@@ -1054,7 +1075,7 @@ void agent::finish_feed(input_feed& done) {
   entry.operation = "process.stdin";
   auto state = process_json(done.process_id);
   entry.result = "R" + (state.empty() ? "null" : state);
-  ledger_->finish(done.op_id(), entry, wall_now(), false);
+  ledger_->finish(done.op_id(), entry, wall_now());
   answer_kept(done.from(), done.op_id(), entry, {});
   sweep_readers();
 }
@@ -1064,7 +1085,7 @@ void agent::finish_feed(input_feed& done) {
 void agent::attached(session& from, const wire::op_attach& attach) {
   if (!streams_usable(from, attach.op_id, attach.streams))
     return;
-  if (auto found = processes_.find(attach.op_id); found != processes_.end() && !found->second->ended()) {
+  if (auto found = processes_.find(attach.op_id); found != processes_.end()) {
     follow_process(*found->second, from, attach.streams, attach.from, attach.follow);
     return;
   }
@@ -1102,7 +1123,7 @@ void agent::cancelled(const wire::op_cancel& message) {
   }
   for (auto& body : bodies_)
     if (body->op_id() == message.op_id)
-      body->on_stalled();
+      body->give_up("the reading was cancelled");
 }
 
 void agent::detached(session& from, const wire::op_detach& message) {
@@ -1140,10 +1161,14 @@ std::string agent::state_of(const std::string& op_id) const {
 }
 
 void agent::queried(session& from, const wire::op_query& message) {
+  if (message.op_ids.size() > most_queried || message.query_id.size() > longest_id) {
+    from.fail("protocol.malformed", "op.query may ask for 200 ids");
+    return;
+  }
   wire::op_states out;
   out.query_id = message.query_id;
   for (auto& id : message.op_ids)
-    out.states.push_back({id, state_of(id)});
+    out.states.push_back({id.substr(0, longest_id), state_of(id)});
   from.send(out);
 }
 
@@ -1168,9 +1193,7 @@ void agent::start_job(session& from, const wire::op_start& start, bool ledgered)
   made->digest = start.digest;
   made->operation = start.operation;
   made->ledgered = ledgered;
-  made->durable = start.durable;
-  if (ledgered)
-    from.send(wire::op_accepted{.op_id = start.op_id, .attached = false, .pid = {}, .input_position = {}});
+  from.send(wire::op_accepted{.op_id = start.op_id, .attached = false, .pid = {}, .input_position = {}});
   auto body = stream_named(start.streams, "body");
   bool sends = takes_body(start.operation);
   made->attach(from, {.out = sends ? 0 : body, .in = sends ? body : 0});
@@ -1208,7 +1231,7 @@ void agent::finish_job(job& what) {
     if (done.not_started)
       ledger_->release(what.op_id(), wall_now());
     else
-      ledger_->finish(what.op_id(), entry, wall_now(), what.durable);
+      ledger_->finish(what.op_id(), entry, wall_now());
   }
   auto tell = [&](session& whom, const std::vector<wire::stream_final>& ends) {
     if (done.error && done.not_started)

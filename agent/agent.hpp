@@ -50,6 +50,11 @@ public:
     loop_.run();
   }
 
+  /// For tests, which move its clock.
+  loop& events() {
+    return loop_;
+  }
+
 private:
   class input_feed;
   class body_reader;
@@ -114,6 +119,7 @@ private:
   void add_feed(session& from, process& to, const std::string& op_id, std::uint32_t stream, bool is_operation,
                 bool close);
   void finish_feed(input_feed& done);
+  void keep_result(process& ended);
   void stop_remains(session& from, const std::string& op_id, const std::string& id);
 
   void answer(session& to, const std::string& op_id, std::string_view outcome, std::string_view result,

@@ -301,14 +301,16 @@ bool ledger::start(std::string_view op_id, std::string_view digest, std::string_
   return true;
 }
 
-bool ledger::finish(std::string_view op_id, entry result, std::int64_t now, bool durable) {
+bool ledger::finish(std::string_view op_id, entry result, std::int64_t now) {
   record what;
+  if (auto slot = lookup(op_id, &what); slot != ~0ull && what.type == record_type::done)
+    forget_ref(((table_[slot] & 0xffffffffu) - 1) * 8);
   what.type = record_type::done;
   what.op_id = op_id;
   what.content = std::move(result);
   what.content.time = now;
   std::uint64_t offset;
-  if (!append(what, durable, offset))
+  if (!append(what, false, offset))
     return false;
   remember(op_id, offset);
   auto bytes = size_ - offset + what.content.stored;

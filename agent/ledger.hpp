@@ -66,8 +66,8 @@ public:
   /// Before the act. `durable`: on the disk before this returns. False: not written; don't act.
   bool start(std::string_view op_id, std::string_view digest, std::string_view operation, std::int64_t now, bool durable);
 
-  /// After the act. Oldest results are dropped where the limits ask for it.
-  bool finish(std::string_view op_id, entry result, std::int64_t now, bool durable);
+  /// After the act; again when more is known. Oldest results are dropped where the limits ask for it.
+  bool finish(std::string_view op_id, entry result, std::int64_t now);
 
   /// Proven never to have happened: the id may be used again.
   void release(std::string_view op_id, std::int64_t now);

@@ -21,8 +21,9 @@ nanoseconds monotonic() {
   return seconds{ts.tv_sec} + nanoseconds{ts.tv_nsec};
 }
 
-/// What handling the events of one turn may take before it counts as a freeze: a walk of /proc in a fork storm is slow.
-constexpr nanoseconds longest_handling = seconds{3};
+/// What handling the events of one turn may take. A freeze meets a busy agent in the middle of that; where it was only a
+/// slow turn (a walk of /proc in a fork storm), deadlines come that much later.
+constexpr nanoseconds longest_handling = milliseconds{300};
 
 } // namespace
 

@@ -102,6 +102,9 @@ void log_reader::poke() {
 }
 
 void log_reader::end_at(std::uint64_t position) {
+  // Of one that doesn't follow, the end stands already.
+  if (end_)
+    return;
   end_ = position;
   poke();
   maybe_answer();
@@ -456,6 +459,7 @@ void process::end() {
                  : stopping_                          ? "stopped"
                  : exit_signal_ != 0                  ? "killed"
                                                       : "exited";
+  result_end_ = log_->end();
   result_ = protocols::json::write(state());
   owner_.on_process_result(*this);
   auto end = log_->end();
@@ -466,6 +470,14 @@ void process::end() {
   answer_stops();
   if (over())
     owner_.on_process_over(*this);
+}
+
+bool process::refresh_result() {
+  if (!ended_ || log_->end() == result_end_)
+    return false;
+  result_end_ = log_->end();
+  result_ = protocols::json::write(state());
+  return true;
 }
 
 wire::process_state process::state() const {

@@ -110,8 +110,7 @@ public:
     spawn_plan spawn;
     protocols::agent::process_start start;
     std::string shown; // the command as a person would write it
-    bool durable = false;
-    std::string digest;
+      std::string digest;
     std::uint64_t log_id = 0;
   };
 
@@ -148,6 +147,8 @@ public:
     return result_;
   }
   protocols::agent::process_state state() const;
+  /// Whether the log grew after the result was made; then result() says so.
+  bool refresh_result();
 
   /// From the agent's reaper: the leader's end (a waitid status).
   void on_leader_end(int code, int status);
@@ -251,6 +252,7 @@ private:
   bool drain_scheduled_ = false;
   std::string final_state_;
   std::string result_;
+  std::uint64_t result_end_ = 0;
   // Stopping.
   std::optional<stop_reason> stopping_;
   bool killing_ = false;

@@ -23,6 +23,8 @@ constexpr std::size_t small_chunk = 16 * 1024;
 /// Bytes sent in one turn before other descriptors are looked at.
 constexpr std::size_t turn_bytes = 1024 * 1024;
 
+std::uint64_t last_serial = 0;
+
 char* input_buffer() {
   // One for all connections: only the main thread reads, and what is cut is kept by the decoder.
   static char buffer[128 * 1024];
@@ -33,7 +35,7 @@ constexpr std::size_t input_size = 128 * 1024;
 } // namespace
 
 session::session(loop& loop, unique_fd socket, session_limits limits, owner& owner)
-  : loop_(loop), socket_(std::move(socket)), limits_(limits), owner_(owner) {
+  : serial_(++last_serial), loop_(loop), socket_(std::move(socket)), limits_(limits), owner_(owner) {
   last_heard_ = loop_.now();
   if (!loop_.add(socket_.get(), EPOLLIN, *this)) {
     close();

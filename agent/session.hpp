@@ -88,6 +88,10 @@ public:
   bool closed() const {
     return closed_;
   }
+  /// Different for every session of this run.
+  std::uint64_t serial() const {
+    return serial_;
+  }
 
   template <class T>
   void send(const T& message) {
@@ -152,6 +156,7 @@ private:
   void check_liveness();
   void want_write(bool wanted);
 
+  std::uint64_t serial_;
   loop& loop_;
   unique_fd socket_;
   session_limits limits_;

@@ -29,7 +29,32 @@ struct child_view {
   const char* shell;
   int cwd, in, out, err;
   bool terminal;
+  std::uint64_t ignored; // bit n - 1: signal n
 };
+
+/// The kernel's own structure: the C library's call refuses two signals that it uses itself, and that may have been
+/// inherited as ignored.
+struct kernel_action {
+  void (*handler)(int);
+  unsigned long flags;
+  void (*restorer)();
+  std::uint64_t mask;
+};
+
+void set_default(int number) {
+  kernel_action action{};
+  ::syscall(SYS_rt_sigaction, number, &action, nullptr, sizeof action.mask);
+}
+
+std::uint64_t ignored_signals() {
+  std::uint64_t out = 0;
+  for (int number = 1; number < 65; ++number) {
+    kernel_action action{};
+    if (::syscall(SYS_rt_sigaction, number, nullptr, &action, sizeof action.mask) == 0 && action.handler == SIG_IGN)
+      out |= std::uint64_t{1} << (number - 1);
+  }
+  return out;
+}
 
 void say(const char* a, const char* b, const char* c) {
   const char* parts[] = {"holt: ", a, b, c, "\n"};
@@ -69,15 +94,10 @@ void say(const char* a, const char* b, const char* c) {
 
 int child_main(void* argument) {
   auto& view = *static_cast<const child_view*>(argument);
-  // Signal numbers that the kernel has; the C library hides two of them, which have their defaults anyway.
-  for (int number = 1; number < 65; ++number) {
-    struct sigaction action {};
-    if (::sigaction(number, nullptr, &action) == 0 && action.sa_handler != SIG_DFL) {
-      action.sa_handler = SIG_DFL;
-      action.sa_flags = 0;
-      ::sigaction(number, &action, nullptr);
-    }
-  }
+  // The exec gives handled ones their default; ignored ones stay ignored.
+  for (int number = 1; number < 65; ++number)
+    if ((view.ignored >> (number - 1) & 1) != 0)
+      set_default(number);
   ::setsid();
   // None of the three may be below 3, or one duplicate would overwrite the next: spawn() saw to that.
   ::dup2(view.in, 0);
@@ -166,6 +186,8 @@ spawn_result spawn(const spawn_plan& plan) {
   script.push_back(const_cast<char*>(plan.shell));
   script.push_back(nullptr);
   script.insert(script.end(), argv.begin() + 1, argv.end());
+  // What the agent ignores is settled before it starts anything.
+  static const auto ignored = ignored_signals();
   child_view view{.argv = argv.data(),
                   .env = env.data(),
                   .candidates = paths.data(),
@@ -176,7 +198,8 @@ spawn_result spawn(const spawn_plan& plan) {
                   .in = plan.in,
                   .out = plan.out,
                   .err = plan.err,
-                  .terminal = plan.terminal};
+                  .terminal = plan.terminal,
+                  .ignored = ignored};
   // No handler of ours may run on the child's side.
   sigset_t all, before;
   ::sigfillset(&all);

@@ -82,7 +82,6 @@ public:
   std::string digest;
   std::string operation;
   bool ledgered = false;
-  bool durable = false;
   /// Further sessions (or repeats) that want the result.
   std::vector<session*> waiting;
 
