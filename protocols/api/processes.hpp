@@ -62,6 +62,7 @@ struct exec_request {
   std::optional<std::string> cwd;
   std::optional<std::map<std::string, std::string>> env;
   std::optional<api::bytes> stdin; // also a macro of <cstdio>, which names itself
+  bool keep_stdin_open = false;
   std::optional<std::uint64_t> timeout_ms;
   std::optional<std::string> op_id;
   std::optional<std::string> holder;
@@ -69,10 +70,15 @@ struct exec_request {
   std::uint64_t max_output_bytes = 1024 * 1024;
   static constexpr std::array rules{rules_of::command, rules_of::argv, rules_of::cwd, rules_of::env, rules_of::timeout_ms,
                                     rules_of::op_id, rules_of::holder, rules_of::output_encoding, rules_of::max_output,
-                                    json::field_rule{.name = "stdin", .doc = "Standard input; without it, it is empty."}};
+                                    json::field_rule{.name = "stdin", .doc = "Standard input; without it, it is empty."},
+                                    json::field_rule{.name = "keep_stdin_open",
+                                                     .doc = "Standard input is a pipe that `…/stdin` writes to, instead of "
+                                                            "`stdin`. For event streams: a client that waits for the whole "
+                                                            "answer can't write."}};
 };
 BOOST_DESCRIBE_STRUCT(exec_request, (),
-                      (command, argv, cwd, env, stdin, timeout_ms, op_id, holder, output_encoding, max_output_bytes))
+                      (command, argv, cwd, env, stdin, keep_stdin_open, timeout_ms, op_id, holder, output_encoding,
+                       max_output_bytes))
 
 struct exec_result {
   std::string op_id;

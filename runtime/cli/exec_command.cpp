@@ -251,15 +251,16 @@ private:
 
   result<void> attach() {
     auto target = command_.target + "/events?output_encoding=base64";
-    if (!last_id_.empty())
-      target += "&after=" + percent_encode(last_id_, false);
+    if (auto colon = last_id_.rfind(':'); colon != std::string::npos)
+      target += "&after=" + percent_encode(last_id_.substr(colon + 1), false);
     auto head = client_.open({.target = target, .headers = {{"Accept", "text/event-stream"}}, .timeout = 30s});
-    if (head && head->status == 404 && !command_.started) {
+    auto followed = follow(head);
+    if (!followed && !command_.started
+        && (followed.error().problem == "process.not_found" || followed.error().problem == "environment.not_running")) {
       asked_ = false; // the same op_id: if the first request arrives late after all, it is the same command
-      (void)client_.read_rest();
       return {};
     }
-    return follow(head);
+    return followed;
   }
 
   result<void> follow(const result<http_head>& head) {

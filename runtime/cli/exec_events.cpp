@@ -25,7 +25,7 @@ std::optional<std::uint64_t> number_at(const json::object& object, std::string_v
 }
 
 result<std::string> output_bytes(const json::object& data) {
-  if (const auto* text = data.if_contains("base64"); text && text->is_string())
+  if (const auto* text = data.if_contains("b64"); text && text->is_string())
     if (auto bytes = protocols::base64_decode(std::string_view(text->get_string())))
       return *bytes;
   if (const auto* text = data.if_contains("text"); text && text->is_string())

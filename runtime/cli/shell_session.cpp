@@ -84,15 +84,16 @@ private:
     auto message = json::parse_text(text);
     if (!message || !message->is_object())
       return false;
-    auto type = text_at(*message, "type");
-    if (type == "started") {
+    const auto& fields = message->get_object();
+    if (const auto* started = fields.if_contains("started")) {
       state_.started = true;
-      if (auto op_id = text_at(*message, "op_id"); !op_id.empty())
+      if (auto op_id = text_at(*started, "op_id"); !op_id.empty())
         state_.op_id = op_id;
-      if (const auto* position = message->get_object().if_contains("position"); position && position->is_number())
-        state_.position = position->to_number<std::uint64_t>();
-    } else if (type == "exit") {
-      auto event = read_exec_event({"", "exit", std::string(text)});
+    } else if (const auto* gap = fields.if_contains("gap"); gap && gap->is_object()) {
+      if (const auto* to = gap->get_object().if_contains("to"); to && to->is_number())
+        state_.position = to->to_number<std::uint64_t>();
+    } else if (const auto* exit = fields.if_contains("exit")) {
+      auto event = read_exec_event({"", "exit", json::write_text(*exit)});
       if (event)
         if (auto* ended = std::get_if<command_exit>(&*event))
           state_.exit_status = exit_status(*ended);
@@ -101,8 +102,8 @@ private:
       else
         end(std::nullopt);
       return true;
-    } else if (type == "error") {
-      auto event = read_exec_event({"", "error", std::string(text)});
+    } else if (const auto* error = fields.if_contains("error")) {
+      auto event = read_exec_event({"", "error", json::write_text(*error)});
       end(event ? failure{exit_bug, "the server reported an error"} : event.error());
       return true;
     }
@@ -134,7 +135,7 @@ private:
 
   void send_size() {
     auto size = size_of_terminal(0);
-    send(false, json::write_text(json::object{{"type", "resize"}, {"cols", size.cols}, {"rows", size.rows}}));
+    send(false, json::write_text(json::object{{"resize", json::object{{"cols", size.cols}, {"rows", size.rows}}}}));
   }
 
   void send(bool binary, std::string bytes) {

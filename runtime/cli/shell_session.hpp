@@ -8,8 +8,8 @@
 
 /// One WebSocket connection of a terminal (api.md: GET …/terminal). Beast stays in the .cpp. Main thread.
 ///
-/// Binary messages are the terminal's bytes both ways; text messages are JSON: `resize` from here, `started`, `exit` and
-/// `error` from there.
+/// Binary messages are the terminal's bytes both ways; text messages are JSON: {"resize": …} from here, {"started": …},
+/// {"gap": …}, {"exit": …} and {"error": …} from there.
 namespace holt::runtime::cli {
 
 /// What is kept from one connection to the next.

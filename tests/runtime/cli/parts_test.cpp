@@ -51,7 +51,7 @@ TEST(cli_events, an_endless_line_does_not_fill_the_memory) {
 }
 
 TEST(cli_events, output_is_its_exact_bytes) {
-  auto event = read_exec_event({"op_1:3", "stderr", R"({"base64":"AP8K"})"});
+  auto event = read_exec_event({"op_1:3", "stderr", R"({"offset":0,"b64":"AP8K"})"});
   ASSERT_TRUE(event);
   auto& output = std::get<command_output>(*event);
   EXPECT_TRUE(output.stderr_);
