@@ -228,7 +228,7 @@ TEST_F(sqlite, parameters_are_taken_by_their_number) {
 
 TEST_F(sqlite, text_is_kept_byte_for_byte) {
   open();
-  const std::string text("a\0b'\"\xf0\x9f\x8e\x89\n", 12);
+  const std::string text("a\0b'\"\xf0\x9f\x8e\x89\n", 10);
   ASSERT_TRUE(write(insert("x", text)));
   EXPECT_EQ(read({{"SELECT body FROM items", {}}}).value()[0].rows[0].text(0), text);
 }
