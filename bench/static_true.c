@@ -1,0 +1,4 @@
+/* The smallest honest command: what a spawn itself costs. Linked statically. */
+int main(void) {
+  return 0;
+}
