@@ -119,9 +119,9 @@ void environment_state::on_load_failed(ec code) {
   loading = false;
   answer_all_in(phase::loading, code);
   // Ids that don't exist cost no actor.
-  if (code == ec::not_found && uses.empty() && !current) {
+  if (code == ec::not_found) {
     last_used = now() - shared().settings.passivate_after;
-    on_wake();
+    ask_to_go();
   }
 }
 
@@ -521,15 +521,19 @@ void environment_state::on_wake() {
     answer(ticket, failed_use(ec::busy, std::chrono::seconds{1}));
   if (current && !current->leased && current->deadline <= now())
     end_work(ec::busy);
+  ask_to_go();
+  arm();
+}
+
+/// If nobody needs this actor. The supervisor answers `leave`, or a message is under way that starts all this again.
+void environment_state::ask_to_go() {
   auto decision = logic::decide_passivation({now(), last_used, shared().settings.passivate_after, uses.size(),
                                              current.has_value() || !waiting_changes.empty()});
-  if (decision == logic::passivation::go) {
-    if (auto parent = caf::actor_cast<environment_supervisor_actor>(supervisor))
-      self->send(parent, idle_atom::value, id, taken);
-    // It answers `leave`, or a message is under way that starts all this again.
-    last_used = now();
-  }
-  arm();
+  if (decision != logic::passivation::go)
+    return;
+  if (auto parent = caf::actor_cast<environment_supervisor_actor>(supervisor))
+    self->send(parent, idle_atom::value, id, taken);
+  last_used = now();
 }
 
 /// Answers all that is owed. Running processes go on in the sandbox; the agent keeps their results.
@@ -559,8 +563,8 @@ environment_actor::behavior_type environment(environment_state::pointer self, st
   state.id = std::move(id);
   state.lease = std::move(lease);
   state.supervisor = std::move(supervisor);
-  state.last_used = state.now();
-  state.arm();
+  // Not used yet: one that a sweep looked at goes when that is done.
+  state.last_used = state.now() - state.shared().settings.passivate_after;
   self->set_exit_handler([self](caf::exit_msg& msg) {
     self->state.stop(code_of(msg.reason, ec::stopping));
     self->quit(msg.reason);

@@ -121,7 +121,6 @@ struct environment_state {
   std::uint64_t wake_generation = 0;
   /// Messages taken from the supervisor, so that it knows whether one is under way when this actor asks to go.
   std::uint64_t taken = 0;
-  bool asked_to_go = false;
 
   clock now() const;
   logic::lifecycle_facts facts() const;
@@ -189,6 +188,7 @@ struct environment_state {
   void arm();
   void wake_at(clock at);
   void on_wake();
+  void ask_to_go();
   void stop(ec code);
 };
 

@@ -77,12 +77,14 @@ ec fate_of_operations(std::string_view status) {
 } // namespace
 
 void environment_state::on_change(lifecycle_call call) {
-  last_used = now();
   // The row says that it is deleted; uses must see that, even if this one has to wait.
   if (call.wanted == purpose::remove)
     record_is_fresh = false;
-  if (!call.only_if_idle && call.wanted != purpose::settle && call.wanted != purpose::remove)
+  // A sweep is no use.
+  if (!call.only_if_idle && call.wanted != purpose::settle && call.wanted != purpose::remove) {
+    last_used = now();
     last_used_at = shared().wall_clock();
+  }
   if (waiting_changes.size() >= defaults::max_waiting_changes) {
     call.reply->answer({.error = answer_of(ec::busy), .record = {}});
     return;
@@ -108,8 +110,10 @@ void environment_state::begin_next() {
   if (blocked)
     return ensure_running();
   if (waiting_changes.empty()) {
-    arm();
-    return;
+    if (removed)
+      last_used = now() - shared().settings.passivate_after;
+    ask_to_go();
+    return arm();
   }
   auto wish = std::move(waiting_changes.front());
   waiting_changes.pop_front();
