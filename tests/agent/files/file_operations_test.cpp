@@ -167,14 +167,16 @@ TEST_F(file_operations_test, a_root_itself_is_never_removed_or_moved) {
 
 TEST_F(file_operations_test, remove_goes_deeper_than_files_can_be_open) {
   // Deeper than a path can be long, too: only steps lead there.
+  const std::string name(200, 'd');
   descriptor at(::open(workspace.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  for (int i = 0; i < 3000; ++i) {
-    ASSERT_EQ(::mkdirat(at.get(), "d", 0755), 0);
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_EQ(::mkdirat(at.get(), name.c_str(), 0755), 0);
     descriptor file(::openat(at.get(), "f", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
-    at = descriptor(::openat(at.get(), "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    at = descriptor(::openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     ASSERT_TRUE(at);
   }
-  EXPECT_EQ(remove("d", true), "");
+  at.reset();
+  EXPECT_EQ(remove(name, true), "");
   EXPECT_EQ(names(workspace), std::vector<std::string>{"f"});
 }
 
