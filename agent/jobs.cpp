@@ -6,6 +6,8 @@
 #include "agent/files/file_reader.hpp"
 #include "agent/files/file_writer.hpp"
 #include "agent/files/watcher.hpp"
+#include "agent/search/glob.hpp"
+#include "agent/search/grep.hpp"
 #include "protocols/json_bytes.hpp"
 
 namespace holt::agent {
@@ -84,7 +86,7 @@ tl::expected<job::work, std::string> with(const json::value& arguments, F run) {
 } // namespace
 
 job_kind kind_of_job(std::string_view operation) {
-  for (auto name : {"file.read", "file.stat", "file.list", "file.watch"})
+  for (auto name : {"file.read", "file.stat", "file.list", "file.watch", "search.glob", "search.grep"})
     if (operation == name)
       return job_kind::reads;
   for (auto name : {"file.write", "file.edit", "file.mkdir", "file.remove", "file.move"})
@@ -135,6 +137,16 @@ tl::expected<job::work, std::string> make_job(const files::root_table& roots, fi
       arguments, [&roots, &locks](auto& ask, job&) { return answer_of(files::edit_file(roots, locks, ask)); });
   if (operation == "file.watch")
     return with<wire::file_watch>(arguments, [&roots](auto& ask, job& self) { return watch(roots, ask, self); });
+  if (operation == "search.glob")
+    return with<wire::search_glob>(arguments, [&roots](auto& ask, job& self) {
+      return answer_of(search::glob(
+        roots, ask, [&](wire::file_entry&& entry) { return write_line(self.body(), entry); }, self.stop_token()));
+    });
+  if (operation == "search.grep")
+    return with<wire::search_grep>(arguments, [&roots](auto& ask, job& self) {
+      return answer_of(search::grep(
+        roots, ask, [&](wire::grep_record&& record) { return write_line(self.body(), record); }, self.stop_token()));
+    });
   return tl::unexpected{std::string{"no such operation"}};
 }
 

@@ -3,12 +3,16 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <string_view>
 
 #include <fcntl.h>
+#include <link.h>
 #include <malloc.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -62,7 +66,32 @@ void harden() {
   ::setrlimit(RLIMIT_CORE, &no_core);
 }
 
+/// Lets go of the pages of code and constants that only starting needed: they are most of what a resting agent holds.
+/// What is used again comes back from the page cache.
+void release_start_pages() {
+  ::dl_iterate_phdr(
+    [](dl_phdr_info* info, std::size_t, void*) {
+      for (int i = 0; i < info->dlpi_phnum; ++i) {
+        auto& part = info->dlpi_phdr[i];
+        if (part.p_type != PT_LOAD || (part.p_flags & PF_W) != 0)
+          continue;
+        constexpr std::uintptr_t page = 4096;
+        auto begin = (info->dlpi_addr + part.p_vaddr) / page * page;
+        auto end = (info->dlpi_addr + part.p_vaddr + part.p_memsz + page - 1) / page * page;
+        ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+      }
+      return 0;
+    },
+    nullptr);
+}
+
 } // namespace
+
+/// The C++ library's own names the exception on stderr, and for that brings a demangler and the formatting of every
+/// locale into a static program. Nobody reads an agent's stderr.
+void __gnu_cxx::__verbose_terminate_handler() {
+  std::abort();
+}
 
 int main(int argc, char** argv) {
   harden();
@@ -115,5 +144,6 @@ int main(int argc, char** argv) {
   if (ready && ::write(ready.get(), "r", 1) != 1)
     die(unavailable, "--ready-fd", std::strerror(errno));
   ready.reset();
+  release_start_pages();
   agent.run();
 }

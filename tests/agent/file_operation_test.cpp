@@ -96,6 +96,26 @@ TEST_F(file_operations, a_slow_receiver_of_a_file_delays_nobody) {
   EXPECT_FALSE(client.finish(slow).error_code.empty());
 }
 
+TEST_F(file_operations, searches_answer_with_one_record_a_line) {
+  auto client = connect();
+  std::ofstream{home() / "workspace/one.txt"} << "alpha\nneedle here\n";
+  std::ofstream{home() / "workspace/two.txt"} << "nothing\n";
+  wire::search_glob glob;
+  glob.pattern = "*.txt";
+  auto end = client.finish(client.start("glob", "search.glob", glob, {"body"}));
+  EXPECT_EQ(std::count(end.output.all.begin(), end.output.all.end(), '\n'), 2);
+  EXPECT_EQ(end.result.result->at("count").to_number<int>(), 2);
+  wire::search_grep grep;
+  grep.pattern = "ne+dle";
+  end = client.finish(client.start("grep", "search.grep", grep, {"body"}));
+  auto record = protocols::json::read_text<wire::grep_record>(end.output.all);
+  ASSERT_TRUE(record) << end.output.all;
+  EXPECT_EQ(record->text, "needle here");
+  EXPECT_EQ(record->line, 2u);
+  grep.pattern = "(";
+  EXPECT_EQ(client.finish(client.start("bad", "search.grep", grep, {"body"})).error_code, "search.invalid_pattern");
+}
+
 TEST_F(file_operations, a_watch_tells_until_it_is_cancelled) {
   auto client = connect();
   auto op = client.start("op", "file.watch", wire::file_watch{{"."}, true}, {"body"});
