@@ -185,7 +185,6 @@ void declare_exec(CLI::App& app, invocation& call) {
 
   auto* shell = app.add_subcommand("shell", "A terminal in an environment: holt shell ENV [-- CMD ARGS…]");
   shell->add_option("ENV", call.shell.environment, "Name or id")->required();
-  shell->add_option("--cwd", call.shell.cwd, "Directory to start in; the workspace, if not given");
   on_call(shell, call, [](invocation& c, api& server) {
     c.shell.argv = c.tail;
     return shell_in_environment(server, c.shell);

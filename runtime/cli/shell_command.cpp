@@ -36,6 +36,17 @@ bool pause_unless_given_up(std::chrono::milliseconds pause) {
 
 } // namespace
 
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const auto& word : words) {
+    line += line.empty() ? "'" : " '";
+    for (char c : word)
+      line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
 result<int> shell_in_environment(api& server, const shell_options& options) {
   if (!::isatty(0) || !::isatty(1))
     return fail(exit_usage, "a shell needs a terminal on stdin and stdout; for a command without one: holt exec ENV -- CMD");
@@ -44,14 +55,9 @@ result<int> shell_in_environment(api& server, const shell_options& options) {
     return tl::unexpected(environment_id.error());
 
   shell_state state;
-  state.op_id = new_op_id();
   auto size = size_of_terminal(0);
-  auto target = "/v1/environments/" + *environment_id + "/terminal?op_id=" + state.op_id + "&cols=" + std::to_string(size.cols)
-                + "&rows=" + std::to_string(size.rows);
-  for (const auto& word : options.argv)
-    target += "&argv=" + percent_encode(word, false);
-  if (options.cwd)
-    target += "&cwd=" + percent_encode(*options.cwd, false);
+  auto target = "/v1/environments/" + *environment_id + "/terminal?cols=" + std::to_string(size.cols) + "&rows=" + std::to_string(size.rows);
+  auto first = options.argv.empty() ? std::string{} : "&command=" + percent_encode(shell_line(options.argv), false);
 
   auto mode = terminal_mode::raw(0);
   auto lost_since = std::chrono::steady_clock::now();
@@ -59,12 +65,12 @@ result<int> shell_in_environment(api& server, const shell_options& options) {
   for (;;) {
     auto position = state.position;
     auto was_started = state.started;
-    auto resume = state.started ? "&after=" + std::to_string(state.position) : std::string{};
-    auto outcome = run_shell_session(server.client().access(), target + resume, state);
+    auto how = state.started ? "&op_id=" + percent_encode(state.op_id, false) + "&from=" + std::to_string(state.position) : first;
+    auto outcome = run_shell_session(server.client().access(), target + how, state);
     if (state.exit_status)
       return *state.exit_status;
     if (outcome)
-      return exit_ok; // stdin ended
+      return fail(exit_bug, "the terminal ended without a word; the server's log may say why");
     if (outcome.error().code != exit_unavailable || !state.started || outcome.error().problem == "operation.outcome_unknown")
       return tl::unexpected(outcome.error());
     auto now = std::chrono::steady_clock::now();

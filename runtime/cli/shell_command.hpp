@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +11,10 @@ namespace holt::runtime::cli {
 struct shell_options {
   std::string environment;
   std::vector<std::string> argv; // instead of the environment's shell
-  std::optional<std::string> cwd;
 };
+
+/// The words as a line for a shell, each quoted. Pure.
+std::string shell_line(const std::vector<std::string>& words);
 
 /// Puts the terminal into raw mode and gives it back as it was. The shell's exit code, or a failure. A lost connection is
 /// made again and goes on at the last position, for a minute. Main thread.

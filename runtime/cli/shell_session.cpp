@@ -116,8 +116,9 @@ private:
       keyboard_reading_ = false;
       if (ended_)
         return;
-      if (ec)
-        return end(std::nullopt); // this terminal is gone; the one there can be taken up again
+      keyboard_ended_ = !!ec;
+      if (ec) // this terminal is gone: so is its user, and the shell is told
+        return send(false, json::write_text(json::object{{"close", true}}));
       send(true, std::string(typed_.data(), n));
       if (waiting_.size() < most_waiting)
         read_keyboard();
@@ -154,7 +155,7 @@ private:
       waiting_.pop_front();
       if (!waiting_.empty())
         write_next();
-      if (!keyboard_reading_ && waiting_.size() < most_waiting)
+      if (!keyboard_reading_ && !keyboard_ended_ && waiting_.size() < most_waiting)
         read_keyboard();
     });
   }
@@ -179,6 +180,7 @@ private:
   std::array<char, typed_piece> typed_{};
   std::deque<std::pair<bool, std::string>> waiting_; // binary or text; the first is being sent
   bool keyboard_reading_ = false;
+  bool keyboard_ended_ = false;
   bool ended_ = false;
   std::optional<failure> outcome_;
 };

@@ -11,6 +11,7 @@
 #include "runtime/cli/copy_command.hpp"
 #include "runtime/cli/exec_events.hpp"
 #include "runtime/cli/settings.hpp"
+#include "runtime/cli/shell_command.hpp"
 #include "runtime/cli/sse_parser.hpp"
 #include "runtime/cli/units.hpp"
 
@@ -217,4 +218,8 @@ TEST(cli_places, of_hostile_names_are_not_files_here) {
 
 TEST(cli_places, in_a_url_keep_slashes_and_lose_everything_special) {
   EXPECT_EQ(files_target("env_1", "/workspace/a b?#%\xff"), "/v1/environments/env_1/files/workspace/a%20b%3F%23%25%FF");
+}
+
+TEST(cli_shell, words_reach_the_shell_as_they_are) {
+  EXPECT_EQ(shell_line({"echo", "it's", "$HOME", ""}), R"('echo' 'it'\''s' '$HOME' '')");
 }
