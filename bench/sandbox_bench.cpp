@@ -1,5 +1,5 @@
 /// create → connected beside a one-shot bubblewrap of the same profile, in turn, and the private memory of sandboxes that
-/// stay: sandbox_bench [ROUNDS] [LIVE]. As root. Prints medians, and ratios taken round by round.
+/// stay: sandbox_bench [ROUNDS] [LIVE] [PREPARED]. As root. Prints medians, and ratios taken round by round.
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/providers/bubblewrap.hpp"
@@ -204,6 +205,37 @@ int main(int argc, char** argv) {
               launcher.resident / live);
   for (int at = 0; at < live; ++at)
     (void)provider.destroy("env_live_" + std::to_string(at), "", ~0ULL);
+
+  if (argc > 3 && std::atoi(argv[3]) > 0) {
+    // A claim of a prepared sandbox beside posix_spawn of a static program that does nothing.
+    made->reset();
+    options.prepared = static_cast<std::size_t>(std::atoi(argv[3]));
+    made = providers::make_bubblewrap(options);
+    std::vector<double> claimed, spawned, claims;
+    for (int round = 0; round < rounds; ++round) {
+      // Until spares are there again: otherwise their making would be measured.
+      std::this_thread::sleep_for(std::chrono::milliseconds(round == 0 ? 2000 : 200));
+      const auto filter = providers::reopen(seccomp->get());
+      auto start = clock_type::now();
+      run({programs->launcher, "--self-test"}, filter.get());
+      spawned.push_back(milliseconds_since(start));
+      actors::instance_spec spec;
+      spec.environment_id = "env_claim_" + std::to_string(round);
+      spec.file_system_id = "fs";
+      spec.new_files = true;
+      start = clock_type::now();
+      const auto instance = (*made)->create(spec);
+      const auto connection = instance ? (*made)->open(instance->handle) : tl::unexpected(instance.error());
+      claimed.push_back(milliseconds_since(start));
+      claims.push_back(claimed.back() / spawned.back());
+      if (connection)
+        ::close(*connection);
+      (void)(*made)->destroy(spec.environment_id, "", ~0ULL);
+    }
+    std::printf("posix_spawn of a static program                       %6.2f ms\n", median(spawned));
+    std::printf("claim of a prepared sandbox and connect               %6.2f ms  = %.2f of it\n", median(claimed), median(claims));
+  }
+  made->reset();
   std::error_code error;
   std::filesystem::remove_all(data, error);
 }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,8 +16,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -99,6 +102,10 @@ std::string take_available(int fd, std::size_t max) {
   return text;
 }
 
+std::int64_t now_microseconds() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 /// What one launch is given: a program, and descriptors under fixed numbers.
 struct launch_plan {
   std::vector<std::string> arguments;
@@ -176,6 +183,7 @@ std::optional<pid_t> parse_child_pid(const std::string& text) {
 class bubblewrap final : public provider_backend {
 public:
   explicit bubblewrap(bubblewrap_options options) : options_(std::move(options)) {}
+  ~bubblewrap() override;
 
   /// Everything that may fail of starting up.
   tl::expected<void, std::string> start();
@@ -211,6 +219,12 @@ private:
   bool is_current(const instance_record& record) const { return record.boot == boot_ && is_alive(record.agent); }
   /// The environment and record that a handle names; `gone` when it names none that lives.
   provider_result<std::pair<environment, instance_record>> find_live(const std::string& handle);
+
+  provider_result<created_instance> make_instance(const instance_spec& spec);
+  void keep_spares();
+  /// A spare that now is this environment; nothing when there is none, or the environment exists.
+  std::optional<created_instance> claim_spare(const instance_spec& spec);
+  void discard(const std::string& environment_id);
 
   provider_result<void> prepare_files(const environment& place, const instance_spec& spec, std::optional<uid_t> uid,
                                       unique_fd& unsynced);
@@ -253,7 +267,19 @@ private:
 
   std::mutex children_mutex_;
   std::set<pid_t> children_;
+
+  std::mutex spares_mutex_;
+  std::condition_variable spares_changed_;
+  std::deque<std::string> spares_;
+  bool stopping_ = false;
+  /// The one thread of this provider, where spares are wanted.
+  std::thread keeper_;
 };
+
+constexpr const char* spare_prefix = "spare-";
+constexpr const char* spare_files = "fs";
+
+bool is_spare(const std::string& id) { return id.rfind(spare_prefix, 0) == 0; }
 
 // Directories that exist on every Debian and mean nothing to a sandbox: seen through by the launcher's own mount namespace.
 constexpr const char* exposed_environment = "/mnt";
@@ -275,8 +301,12 @@ tl::expected<void, std::string> bubblewrap::start() {
     return tl::unexpected(errno_text("data directory"));
   environments_ = make_directory(data_.get(), "envs", 0711);
   trash_ = make_directory(data_.get(), "trash", 0700);
-  if (!environments_ || !trash_ || !make_directory(data_.get(), "etc", 0755))
+  if (!environments_ || !trash_)
     return tl::unexpected(errno_text("data directory"));
+  if (options_.etc_dir.empty())
+    options_.etc_dir = options_.data_dir / "etc";
+  fs::create_directories(options_.etc_dir, error);
+  fs::permissions(options_.etc_dir, fs::perms(0755), error);
 
   auto uids = uid_ledger::open(data_.get(), {options_.uid_first, options_.uid_count});
   if (!uids)
@@ -290,15 +320,16 @@ tl::expected<void, std::string> bubblewrap::start() {
     return tl::unexpected(filter.error());
   seccomp_ = std::move(*filter);
   system_ = find_system_directories();
-  if (auto etc = build_etc(options_.data_dir / "etc", false); !etc)
+  if (auto etc = build_etc(options_.etc_dir, false); !etc)
     return tl::unexpected(etc.error());
   for (auto* program : {&options_.agent, &options_.launcher}) {
     *program = fs::canonical(*program, error);
     if (error)
       return tl::unexpected(program->string() + ": " + error.message());
   }
-  expose_ = root_ && !(is_reachable_by_all(options_.data_dir) && is_reachable_by_all(options_.agent.parent_path()) &&
-                       is_reachable_by_all(options_.launcher.parent_path()));
+  const auto hidden = [](const fs::path& directory) { return !is_reachable_by_all(directory); };
+  expose_ = root_ && (hidden(options_.data_dir) || hidden(options_.etc_dir) || hidden(options_.agent.parent_path()) ||
+                      hidden(options_.launcher.parent_path()));
   if (options_.use_cgroups) {
     // Two servers with two data directories share a machine, but no group.
     std::size_t hash = std::hash<std::string>{}(options_.data_dir.string());
@@ -311,7 +342,10 @@ tl::expected<void, std::string> bubblewrap::start() {
     report_.missing.push_back("no sandbox can be started: " + works.error());
   }
   describe();
-  return check_required();
+  auto checked = check_required();
+  if (checked && report_.available && options_.prepared > 0)
+    keeper_ = std::thread([this] { keep_spares(); });
+  return checked;
 }
 
 void bubblewrap::describe() {
@@ -364,6 +398,10 @@ void bubblewrap::look_through_environments() {
   for (const auto& entry : fs::directory_iterator(options_.data_dir / "envs", error)) {
     const auto id = entry.path().filename().string();
     struct stat state{};
+    if (is_spare(id)) {
+      discard(id); // of a server before this one, perhaps with another agent
+      continue;
+    }
     if (!is_valid_name(id) || ::fstatat(environments_.get(), (id + "/state").c_str(), &state, AT_SYMLINK_NOFOLLOW) != 0)
       continue;
     if (root_ && state.st_uid >= options_.uid_first && state.st_uid - options_.uid_first < options_.uid_count)
@@ -380,7 +418,7 @@ void bubblewrap::look_through_environments() {
 
 /// One sandbox that runs a program which does nothing: tells at start, in bubblewrap's own words, what is wrong here.
 tl::expected<void, std::string> bubblewrap::self_test() {
-  const auto etc = options_.data_dir / "etc" / etc_version(false);
+  const auto etc = options_.etc_dir / etc_version(false);
   sandbox_profile profile;
   profile.bwrap = options_.bwrap;
   profile.system = system_;
@@ -494,6 +532,16 @@ environment_limits bubblewrap::effective(const environment_limits& asked) const 
 }
 
 provider_result<created_instance> bubblewrap::create(const instance_spec& spec) {
+  if (is_spare(spec.environment_id))
+    return fail(provider_errc::refused, "not an environment id");
+  if (options_.prepared > 0) {
+    if (auto claimed = claim_spare(spec))
+      return std::move(*claimed);
+  }
+  return make_instance(spec);
+}
+
+provider_result<created_instance> bubblewrap::make_instance(const instance_spec& spec) {
   reap();
   if (!report_.available)
     return fail(provider_errc::unavailable, report_.missing.empty() ? "no sandboxes here" : report_.missing.front());
@@ -545,7 +593,7 @@ provider_result<created_instance> bubblewrap::create(const instance_spec& spec) 
   // Before anything runs: what a later server has to look for.
   instance_record record;
   record.generation = spec.generation;
-  record.created_at = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  record.created_at = now_microseconds();
   record.boot = boot_;
   record.file_system = spec.file_system_id;
   record.network = spec.network;
@@ -697,7 +745,7 @@ launch_plan bubblewrap::plan_for(const sandbox_profile& profile, const fs::path&
 provider_result<bubblewrap::launch> bubblewrap::launch_sandbox(const environment& place, const instance_spec& spec,
                                                                std::optional<uid_t> uid, cgroups::placed& groups, int listener) {
   const bool host_network = spec.network == "host";
-  const auto etc = build_etc(options_.data_dir / "etc", host_network);
+  const auto etc = build_etc(options_.etc_dir, host_network);
   if (!etc)
     return fail(provider_errc::failed, etc.error());
   const auto limits = effective(spec.limits);
@@ -775,6 +823,100 @@ provider_result<pid_t> bubblewrap::await_agent(launch& started) {
     const auto pid = parse_child_pid(take_available(started.info.get(), 4096));
     return pid ? provider_result<pid_t>(*pid) : fail(provider_errc::failed, "bubblewrap didn't tell the agent's pid");
   }
+}
+
+// -- spares ------------------------------------------------------------------------------------------------------------
+
+bubblewrap::~bubblewrap() {
+  {
+    const std::lock_guard guard(spares_mutex_);
+    stopping_ = true;
+  }
+  spares_changed_.notify_all();
+  if (keeper_.joinable())
+    keeper_.join();
+  for (const auto& id : spares_)
+    discard(id);
+}
+
+void bubblewrap::keep_spares() {
+  auto pause = std::chrono::seconds(0);
+  for (;;) {
+    {
+      std::unique_lock lock(spares_mutex_);
+      // After a failure, a while later: a machine without room for spares must not be kept busy by trying.
+      spares_changed_.wait_for(lock, pause, [this] { return stopping_; });
+      spares_changed_.wait(lock, [this] { return stopping_ || spares_.size() < options_.prepared; });
+      if (stopping_)
+        return;
+    }
+    std::uint64_t random = 0;
+    if (::getrandom(&random, sizeof random, 0) != sizeof random)
+      return;
+    char id[32];
+    std::snprintf(id, sizeof id, "%s%016llx", spare_prefix, static_cast<unsigned long long>(random));
+    instance_spec spec;
+    spec.environment_id = id;
+    spec.file_system_id = spare_files;
+    spec.new_files = true;
+    if (!make_instance(spec)) {
+      discard(id);
+      pause = std::chrono::seconds(30);
+      continue;
+    }
+    pause = std::chrono::seconds(0);
+    const std::lock_guard guard(spares_mutex_);
+    spares_.emplace_back(id);
+  }
+}
+
+void bubblewrap::discard(const std::string& environment_id) {
+  if (auto place = open_environment(environment_id, false); place && place->run)
+    (void)clean_up(*place);
+  if (auto removed = remove_through_trash(environments_.get(), environment_id, environment_id); removed)
+    uids_->release(environment_id);
+}
+
+std::optional<created_instance> bubblewrap::claim_spare(const instance_spec& spec) {
+  if (!spec.new_files || spec.network != "none" || spec.image || !(spec.limits == environment_limits{}) ||
+      !is_valid_name(spec.environment_id) || !is_valid_name(spec.file_system_id) || uids_->find(spec.environment_id) ||
+      ::faccessat(environments_.get(), spec.environment_id.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    return std::nullopt;
+  std::string id;
+  {
+    const std::lock_guard guard(spares_mutex_);
+    if (spares_.empty())
+      return std::nullopt;
+    id = std::move(spares_.front());
+    spares_.pop_front();
+  }
+  spares_changed_.notify_all();
+  const auto claim = [&]() -> std::optional<created_instance> {
+    auto place = open_environment(id, false);
+    auto record = place && place->run ? recorded(*place) : std::nullopt;
+    if (!record || !record->started || !is_current(*record))
+      return std::nullopt;
+    const auto files = open_directory(place->directory.get(), "files");
+    record->generation = spec.generation;
+    record->created_at = now_microseconds();
+    record->file_system = spec.file_system_id;
+    // The sandbox doesn't notice: what is mounted stays mounted whatever its directory is called. Until the last rename a
+    // crash leaves a spare, which the next start discards.
+    if (!files || ::renameat(files.get(), spare_files, files.get(), spec.file_system_id.c_str()) != 0 ||
+        !replace_file(place->run.get(), record_file, write_record(*record), 0600) ||
+        (root_ && !uids_->rename(id, spec.environment_id)) ||
+        ::renameat2(environments_.get(), id.c_str(), environments_.get(), spec.environment_id.c_str(), RENAME_NOREPLACE) != 0)
+      return std::nullopt;
+    // One flush of the directory takes the renames along; the ledger is flushed by its own.
+    if (!uids_->sync() || ::fsync(environments_.get()) != 0 || ::fsync(files.get()) != 0)
+      return std::nullopt;
+    return created_instance{write_handle({spec.environment_id, spec.generation}), record->created_at,
+                            {"/workspace", "/skills", "/tmp"}};
+  };
+  auto claimed = claim();
+  if (!claimed)
+    discard(id);
+  return claimed;
 }
 
 // -- ending ------------------------------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ struct bubblewrap_options {
   std::filesystem::path agent;
   std::filesystem::path launcher;
   std::string bwrap = "/usr/bin/bwrap";
+  /// Where the sandboxes' /etc is kept; default: `etc` in the data directory.
+  std::filesystem::path etc_dir;
 
   /// Host uids for environments when started as root; nobody else on the machine may use them.
   std::uint32_t uid_first = 700'000;
@@ -48,6 +50,10 @@ struct bubblewrap_options {
   std::vector<std::string> require;
   /// Off: limits by rlimits, suspend by signals, as where the machine has no writable cgroups.
   bool use_cgroups = true;
+
+  /// Spare sandboxes that are started without a name and get one when a new environment without settings of its own is
+  /// made: each costs what a live sandbox costs, and saves the start. 0: none.
+  std::size_t prepared = 0;
 
   /// How long a sandbox may take until its agent listens, and until it is dead after a kill.
   std::chrono::milliseconds start_deadline{10'000};

@@ -44,6 +44,10 @@ constexpr const char* absent[] = {"clone3", "io_uring_setup", "io_uring_enter", 
 
 constexpr int namespaces[] = {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP, 0x80 /* CLONE_NEWTIME */};
 
+scmp_arg_cmp argument(unsigned index, scmp_compare how, scmp_datum_t first, scmp_datum_t second = 0) {
+  return {index, how, first, second};
+}
+
 int add_rules(scmp_filter_ctx filter) {
   const auto by_name = [&](const char* name, std::uint32_t action) {
     const int call = seccomp_syscall_resolve_name(name);
@@ -60,18 +64,18 @@ int add_rules(scmp_filter_ctx filter) {
   }
   for (const int flag : namespaces) {
     const auto bit = static_cast<scmp_datum_t>(flag);
-    if (const int status = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(unshare), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, bit, bit)))
+    if (const int status = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(unshare), 1, argument(0, SCMP_CMP_MASKED_EQ, bit, bit)))
       return status;
     // For clone the low byte is the exit signal, where CLONE_NEWTIME would be: that flag exists for clone3 and unshare only.
     if (flag == 0x80)
       continue;
-    if (const int status = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, bit, bit)))
+    if (const int status = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, argument(0, SCMP_CMP_MASKED_EQ, bit, bit)))
       return status;
   }
   // Typing into the terminal of whoever started the command.
   for (const auto request : {TIOCSTI, TIOCLINUX}) {
     if (const int status = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
-                                            SCMP_A1(SCMP_CMP_MASKED_EQ, low_word, static_cast<scmp_datum_t>(request))))
+                                            argument(1, SCMP_CMP_MASKED_EQ, low_word, static_cast<scmp_datum_t>(request))))
       return status;
   }
   // Sockets of the families that programs use: unix, IPv4, IPv6, netlink. All others, AF_VSOCK (to the host of a virtual
@@ -80,10 +84,10 @@ int add_rules(scmp_filter_ctx filter) {
     if (family == AF_UNIX || family == AF_INET || family == AF_INET6 || family == AF_NETLINK)
       continue;
     if (const int status = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
-                                            SCMP_A0(SCMP_CMP_MASKED_EQ, low_word, static_cast<scmp_datum_t>(family))))
+                                            argument(0, SCMP_CMP_MASKED_EQ, low_word, static_cast<scmp_datum_t>(family))))
       return status;
   }
-  return seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_GT, AF_NETLINK));
+  return seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1, argument(0, SCMP_CMP_GT, AF_NETLINK));
 }
 
 } // namespace

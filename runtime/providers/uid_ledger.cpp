@@ -34,8 +34,11 @@ tl::expected<std::unique_ptr<uid_ledger>, std::string> uid_ledger::open(int dire
     std::string environment;
     if (!(fields >> sign >> uid >> environment) || (sign != '+' && sign != '-'))
       return tl::unexpected("uids: malformed line: " + line);
-    ledger->next_ = uid + 1;
+    if (sign == '+')
+      ledger->next_ = uid + 1;
     if (sign == '+') {
+      if (const auto before = ledger->by_uid_.find(uid); before != ledger->by_uid_.end())
+        ledger->by_environment_.erase(before->second);
       ledger->by_environment_[environment] = uid;
       ledger->by_uid_[uid] = environment;
     } else {
@@ -89,6 +92,21 @@ void uid_ledger::adopt(const std::string& environment_id, uid_t uid) {
     by_environment_[environment_id] = uid;
     by_uid_[uid] = environment_id;
   }
+}
+
+bool uid_ledger::rename(const std::string& from, const std::string& to) {
+  const std::lock_guard guard(mutex_);
+  const auto known = by_environment_.find(from);
+  if (known == by_environment_.end() || by_environment_.contains(to))
+    return false;
+  const auto uid = known->second;
+  // Read from the top, the second line takes the uid over: no moment in which it is nobody's.
+  if (!append('+', uid, to))
+    return false;
+  by_environment_.erase(known);
+  by_environment_[to] = uid;
+  by_uid_[uid] = to;
+  return true;
 }
 
 bool uid_ledger::release(const std::string& environment_id) {

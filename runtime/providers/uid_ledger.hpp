@@ -37,6 +37,9 @@ public:
   /// A uid found on files whose record is missing: taken as that environment's.
   void adopt(const std::string& environment_id, uid_t uid);
 
+  /// Gives the uid of one environment, with its files, to another that has none.
+  bool rename(const std::string& from, const std::string& to);
+
   /// Once no file of the environment is left.
   bool release(const std::string& environment_id);
 

@@ -262,6 +262,80 @@ TEST_F(lifecycle, paths_longer_than_a_socket_address_work) {
   EXPECT_EQ(output(make("env_a").handle, "echo alive"), "alive");
 }
 
+// -- spares ------------------------------------------------------------------------------------------------------------
+
+class spares : public sandbox_test {
+protected:
+  std::vector<std::string> waiting() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(options.data_dir / "envs")) {
+      const auto text = providers::read_file((entry.path() / "run/instance.json").string());
+      const auto parsed = text ? providers::read_record(*text) : std::nullopt;
+      if (parsed && parsed->started && entry.path().filename().string().rfind("spare-", 0) == 0)
+        found.push_back(entry.path().filename().string());
+    }
+    return found;
+  }
+  void await_spares(std::size_t count) {
+    for (int patience = 0; waiting().size() < count && patience < 1000; ++patience)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_EQ(waiting().size(), count);
+  }
+  void SetUp() override {
+    sandbox_test::SetUp();
+    options.prepared = 2;
+    start();
+    await_spares(2);
+  }
+};
+
+TEST_F(spares, a_new_environment_takes_a_started_sandbox) {
+  const auto before = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto made = make("env_a", 3);
+  EXPECT_EQ(made.handle, "{\"environment\":\"env_a\",\"generation\":3}");
+  EXPECT_GE(made.created_at, before);
+  EXPECT_EQ(output(made.handle, "echo kept > a; id -u; pwd"), "1000\n/workspace");
+  EXPECT_TRUE(fs::exists(options.data_dir / "envs/env_a/files/fs_env_a/workspace/a"));
+  EXPECT_EQ(status(made.handle), instance_status::running);
+  EXPECT_EQ(make("env_a", 3).created_at, made.created_at) << "found again";
+  const auto other = make("env_b");
+  EXPECT_EQ(output(other.handle, "ls"), "");
+  await_spares(2);
+  // On the same files, without the pool.
+  auto again = spec("env_a", 4);
+  again.new_files = false;
+  EXPECT_EQ(output(make(again).handle, "cat a"), "kept");
+}
+
+TEST_F(spares, an_environment_with_settings_of_its_own_is_made_for_it) {
+  auto wanted = spec("env_a");
+  wanted.limits.open_files = 77;
+  EXPECT_EQ(output(make(wanted).handle, "ulimit -n"), "77");
+  EXPECT_EQ(waiting().size(), 2U);
+}
+
+TEST_F(spares, a_dead_spare_is_not_given_out) {
+  for (const auto& id : waiting()) {
+    const auto agent = record(id).agent;
+    ASSERT_EQ(::kill(agent.pid, SIGKILL), 0);
+    ASSERT_TRUE(providers::wait_gone(agent, std::chrono::steady_clock::now() + std::chrono::seconds(10)));
+  }
+  EXPECT_EQ(output(make("env_a").handle, "echo alive"), "alive");
+}
+
+TEST_F(spares, none_is_left_when_the_server_stops) {
+  std::vector<providers::process_identity> agents;
+  for (const auto& id : waiting())
+    agents.push_back(record(id).agent);
+  const auto made = make("env_a");
+  await_spares(2);
+  provider.reset();
+  EXPECT_TRUE(waiting().empty());
+  options.prepared = 0;
+  start();
+  EXPECT_EQ(output(made.handle, "echo alive"), "alive") << "what was claimed stays";
+}
+
 // -- the server is killed ----------------------------------------------------------------------------------------------
 
 class crash : public sandbox_test {};

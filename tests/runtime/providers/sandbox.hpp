@@ -43,6 +43,17 @@ protected:
   static fs::path programs() { return HOLT_PROGRAMS; }
   static bool is_root() { return ::geteuid() == 0; }
 
+  /// Built once: it is the same for all, and many small files.
+  static fs::path shared_etc() {
+    struct directory {
+      std::string name = "/tmp/holt-etc-XXXXXX";
+      directory() { EXPECT_NE(::mkdtemp(name.data()), nullptr); }
+      ~directory() { fs::remove_all(name); }
+    };
+    static const directory shared;
+    return shared.name;
+  }
+
   void SetUp() override {
     // Where a test runs as another user than the build, the programs stand beside it.
     const char* own = std::getenv("HOLT_TEST_PROGRAMS");
@@ -51,6 +62,7 @@ protected:
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     data = name;
     options.data_dir = data / "data";
+    options.etc_dir = shared_etc();
     fs::create_directories(data / "bin");
     for (const auto* program : {"holt-launch", "stand_in_agent", "sandbox_driver"})
       fs::copy_file(directory / program, data / "bin" / program);
