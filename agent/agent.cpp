@@ -35,6 +35,8 @@ constexpr std::size_t longest_shown = 1000;
 /// Ids of one query, for the same reason.
 constexpr std::size_t most_queried = 200;
 constexpr std::uint64_t input_credit = 64 * 1024;
+/// How long nothing must have run before memory is given back.
+constexpr std::chrono::seconds rest_after{10};
 /// Ended processes that a list shows.
 constexpr std::size_t most_listed = 100;
 /// Caps that a caller may ask for.
@@ -365,6 +367,8 @@ agent::~agent() {
   }
   workers_.reset();
   jobs_.clear();
+  // A process tells its readers that it is gone, so it goes before them.
+  processes_.clear();
   feeds_.clear();
   bodies_.clear();
   readers_.clear();
@@ -407,9 +411,11 @@ void agent::accept_connection() {
 }
 
 void agent::on_signal() {
-  signalfd_siginfo info;
-  while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info))
-    if (info.ssi_signo == SIGTERM)
+  // Two signals at most are watched, and each waits once.
+  signalfd_siginfo infos[2];
+  auto got = ::read(signals_.get(), infos, sizeof infos);
+  for (std::size_t i = 0; got > 0 && i < static_cast<std::size_t>(got) / sizeof infos[0]; ++i)
+    if (infos[i].ssi_signo == SIGTERM)
       loop_.stop();
   reap();
 }
@@ -598,7 +604,23 @@ bool agent::streams_usable(session& from, const std::string& op_id, const std::v
   return true;
 }
 
+/// Told once after the last activity, when nothing runs.
+void agent::rest_later() {
+  if (rest_timer_ != loop::no_timer || !options_.on_rest)
+    return;
+  active_since_rest_ = false;
+  rest_timer_ = loop_.after(rest_after, [this] {
+    rest_timer_ = loop::no_timer;
+    if (active_since_rest_ || !processes_.empty() || !jobs_.empty())
+      rest_later();
+    else
+      options_.on_rest();
+  });
+}
+
 void agent::started(session& from, const wire::op_start& start) {
+  active_since_rest_ = true;
+  rest_later();
   if (start.op_id.empty() || start.op_id.size() > longest_id || has_nul(start.op_id)) {
     refuse(from, start.op_id.substr(0, longest_id), "request.invalid", "op_id must have 1 to 256 bytes and no NUL");
     return;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -29,6 +30,8 @@ struct agent_options {
   session_limits session;
   ledger_limits ledger;
   std::size_t workers = 2;
+  /// Told when nothing has run for a while: the time to give memory back.
+  std::function<void()> on_rest;
   /// Processes that may run at a time (each holds up to five descriptors).
   std::size_t processes = 1000;
 };
@@ -91,6 +94,7 @@ private:
   void challenged(session& from, const protocols::agent::challenge& message);
   void welcomed(session& from, const protocols::agent::welcome& message);
 
+  void rest_later();
   void started(session& from, const protocols::agent::op_start& start);
   bool streams_usable(session& from, const std::string& op_id, const std::vector<protocols::agent::stream_ref>& streams);
   /// Whether the id is known, and was answered.
@@ -157,6 +161,8 @@ private:
   std::map<std::string, std::shared_ptr<job>, std::less<>> jobs_;
   std::unique_ptr<worker_pool> workers_;
   bool sweeping_ = false;
+  loop::timer_id rest_timer_ = loop::no_timer;
+  bool active_since_rest_ = false;
 };
 
 } // namespace holt::agent

@@ -157,15 +157,24 @@ ledger::ledger(int dir, ledger_limits limits, std::int64_t now) : dir_(dir), lim
 }
 
 bool ledger::read_record(std::uint64_t offset, record& out) const {
+  // Most records are short: one read.
+  char begin[512];
+  ssize_t got;
+  do {
+    got = ::pread(file_.get(), begin, sizeof begin, static_cast<off_t>(offset));
+  } while (got < 0 && errno == EINTR);
   fixed_part fixed;
-  if (!pread_all(file_.get(), reinterpret_cast<char*>(&fixed), sizeof fixed, offset))
+  if (got < static_cast<ssize_t>(sizeof fixed))
     return false;
+  std::memcpy(&fixed, begin, sizeof fixed);
   std::uint64_t strings = std::uint64_t{fixed.operation} + fixed.op_id + fixed.digest + fixed.result + fixed.log;
   constexpr std::uint64_t longest = 64 * 1024 * 1024;
   if (fixed.size < sizeof fixed - header_size || strings > longest || fixed.size != sizeof fixed - header_size + strings)
     return false;
   std::string body(fixed.size, '\0');
-  if (!pread_all(file_.get(), body.data(), body.size(), offset + header_size)
+  auto here = std::min<std::size_t>(body.size(), static_cast<std::size_t>(got) - header_size);
+  std::memcpy(body.data(), begin + header_size, here);
+  if ((here < body.size() && !pread_all(file_.get(), body.data() + here, body.size() - here, offset + header_size + here))
       || checksum(body.data(), body.size()) != fixed.checksum)
     return false;
   std::string_view rest{body};

@@ -66,9 +66,9 @@ void harden() {
   ::setrlimit(RLIMIT_CORE, &no_core);
 }
 
-/// Lets go of the pages of code and constants that only starting needed: they are most of what a resting agent holds.
-/// What is used again comes back from the page cache.
-void release_start_pages() {
+/// Lets go of the pages of code and constants, after starting and at rest: they are most of what a resting agent holds, and
+/// what is used again comes back from the page cache.
+void release_clean_pages() {
   ::dl_iterate_phdr(
     [](dl_phdr_info* info, std::size_t, void*) {
       for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -138,12 +138,16 @@ int main(int argc, char** argv) {
   for (int fd : {options.listener.get(), options.state.get()})
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   ::fcntl(options.listener.get(), F_SETFL, O_NONBLOCK);
+  options.on_rest = [] {
+    ::malloc_trim(0);
+    release_clean_pages();
+  };
   holt::agent::agent agent{std::move(options)};
   if (!agent.problem().empty())
     die(unavailable, agent.problem().c_str());
   if (ready && ::write(ready.get(), "r", 1) != 1)
     die(unavailable, "--ready-fd", std::strerror(errno));
   ready.reset();
-  release_start_pages();
+  release_clean_pages();
   agent.run();
 }
