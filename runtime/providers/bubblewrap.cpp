@@ -890,7 +890,6 @@ std::optional<created_instance> bubblewrap::claim_spare(const instance_spec& spe
     id = std::move(spares_.front());
     spares_.pop_front();
   }
-  spares_changed_.notify_all();
   const auto claim = [&]() -> std::optional<created_instance> {
     auto place = open_environment(id, false);
     auto record = place && place->run ? recorded(*place) : std::nullopt;
@@ -916,6 +915,8 @@ std::optional<created_instance> bubblewrap::claim_spare(const instance_spec& spe
   auto claimed = claim();
   if (!claimed)
     discard(id);
+  // Only now: to make the next one at the same moment would slow this one down.
+  spares_changed_.notify_all();
   return claimed;
 }
 
