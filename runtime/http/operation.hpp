@@ -35,6 +35,9 @@ struct collected {
 };
 
 struct operation_plan {
+  // Declared, so that it is no aggregate: g++ 12 frees one that is made inside a co_await twice.
+  operation_plan() = default;
+
   enum class intake : std::uint8_t { none, collect, queue };
   intake in = intake::none;
   std::string in_name = "output";

@@ -120,7 +120,9 @@ api::stat_view view_of_stat(const agent::file_stat_result& stat) {
 
 task<std::optional<agent::file_stat_result>> stat_file(exchange& x, const actors::use_request& base, const raw_name& path,
                                                        bool hash) {
-  auto done = co_await run(x, with(base, "file.stat", json::to_value(agent::file_stat{path, true, hash}), true));
+  // A named local: g++ 12 frees an aggregate made inside the co_await twice.
+  agent::file_stat asked{path, true, hash};
+  auto done = co_await run(x, with(base, "file.stat", json::to_value(asked), true));
   if (!done)
     co_return std::nullopt;
   auto stat = result_of<agent::file_stat_result>(x, done->result());
@@ -181,7 +183,8 @@ task<> answer_small(exchange& x, actors::use_request base, raw_name path) {
   plan.in = operation_plan::intake::collect;
   plan.in_name = "body";
   plan.collect_limit = 2 * held_bytes;
-  auto done = co_await run(x, with(std::move(base), "file.read", json::to_value(agent::file_read{path, 0, {}, {}}), true), plan);
+  agent::file_read whole{path, 0, {}, {}};
+  auto done = co_await run(x, with(std::move(base), "file.read", json::to_value(whole), true), plan);
   if (!done)
     co_return;
   auto result = result_of<agent::file_read_result>(x, done->result());
@@ -658,14 +661,18 @@ task<> change(exchange& x, std::string name, json::value arguments) {
 
 task<> make_directory(exchange& x) {
   auto asked = co_await x.read_json<api::mkdir_request>();
-  if (asked)
-    co_await change(x, "file.mkdir", json::to_value(agent::file_mkdir{asked->path, asked->parents, asked->mode}));
+  if (asked) {
+    agent::file_mkdir arguments{asked->path, asked->parents, asked->mode};
+    co_await change(x, "file.mkdir", json::to_value(arguments));
+  }
 }
 
 task<> move(exchange& x) {
   auto asked = co_await x.read_json<api::move_request>();
-  if (asked)
-    co_await change(x, "file.move", json::to_value(agent::file_move{asked->from, asked->to, asked->replace}));
+  if (asked) {
+    agent::file_move arguments{asked->from, asked->to, asked->replace};
+    co_await change(x, "file.move", json::to_value(arguments));
+  }
 }
 
 task<> edit(exchange& x) {
