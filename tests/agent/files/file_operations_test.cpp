@@ -1,7 +1,7 @@
 #include "tests/agent/files/temporary_tree.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 
 #include "agent/files/file_operations.hpp"
 #include "agent/files/sha256.hpp"
@@ -125,7 +125,14 @@ TEST_F(file_operations_test, a_listing_goes_deep_with_few_open_files) {
   for (int i = 0; i < 150; ++i)
     path += (i == 0 ? "d" : "/d");
   directory(path);
-  EXPECT_EQ(list(".", true).size(), 150u);
+  rlimit old{};
+  ::getrlimit(RLIMIT_NOFILE, &old);
+  rlimit few = old;
+  few.rlim_cur = 100;
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  auto count = list(".", true).size();
+  ::setrlimit(RLIMIT_NOFILE, &old);
+  EXPECT_EQ(count, 150u);
 }
 
 TEST_F(file_operations_test, mkdir_makes_parents_when_asked) {
@@ -176,7 +183,14 @@ TEST_F(file_operations_test, remove_goes_deeper_than_files_can_be_open) {
     ASSERT_TRUE(at);
   }
   at.reset();
-  EXPECT_EQ(remove(name, true), "");
+  rlimit old{};
+  ::getrlimit(RLIMIT_NOFILE, &old);
+  rlimit few = old;
+  few.rlim_cur = 120;
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  auto code = remove(name, true);
+  ::setrlimit(RLIMIT_NOFILE, &old);
+  EXPECT_EQ(code, "");
   EXPECT_EQ(names(workspace), std::vector<std::string>{"f"});
 }
 

@@ -91,6 +91,14 @@ TEST_F(root_table_test, path_with_dotdot_prefix_is_valid) {
   EXPECT_EQ(read("..foo"), "1");
   EXPECT_EQ(read(workspace + "/..foo"), "1");
   EXPECT_EQ(read("..bar/.../x.."), "2");
+  link(workspace + "/..bar", "..by_steps");
+  EXPECT_EQ(read("..by_steps/.../x.."), "2");
+  wire::file_write write;
+  write.path.bytes = "..by_steps/..new";
+  auto writer = file_writer::begin(*roots, locks, write);
+  ASSERT_TRUE(writer) << writer.error().message;
+  ASSERT_TRUE(writer->commit());
+  EXPECT_EQ(names(workspace + "/..bar"), (std::vector<std::string>{"...", "..new"}));
 }
 
 TEST_F(root_table_test, steps_up_that_stay_inside_are_fine) {

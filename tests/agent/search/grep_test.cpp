@@ -1,8 +1,10 @@
 #include "tests/agent/files/temporary_tree.hpp"
 
+#include <atomic>
 #include <map>
-#include <mutex>
+#include <thread>
 
+#include <linux/fs.h>
 #include <sys/stat.h>
 
 #include "agent/search/grep.hpp"
@@ -257,7 +259,7 @@ TEST_F(grep_test, large_files_are_searched_in_windows_without_losing_lines_or_co
   std::string content;
   std::string expected;
   for (int i = 1; content.size() < 3'000'000; ++i) {
-    bool match = i % 1000 == 0;
+    bool match = i % 7 == 0;
     content += (match ? "needle " : "line ") + std::to_string(i) + "\n";
     if (match)
       for (int k = i - 2; k <= i + 2; ++k)
@@ -272,22 +274,57 @@ TEST_F(grep_test, large_files_are_searched_in_windows_without_losing_lines_or_co
 }
 
 TEST_F(grep_test, files_of_over_64_mib_are_searched_right_also_across_lines) {
-  std::string block;
-  while (block.size() < 1024 * 1024)
-    block += "some line of a large file\n";
+  // Nearly every place where a window could end is inside of a match's second line.
+  const std::string pair = "begin\nend" + std::string(1000, '.') + "\n";
+  const int pairs = 70'000;
   {
     std::ofstream out(workspace + "/a", std::ios::binary);
-    for (int i = 0; i < 70; ++i)
-      out << block << "begin " << i << "\nend " << i << "\n";
+    for (int i = 0; i < pairs; ++i)
+      out << pair;
+    out << "begin\nlast\n";
   }
-  auto lines = static_cast<std::uint64_t>(std::count(block.begin(), block.end(), '\n')) + 2;
-  for (bool multiline : {false, true}) {
-    auto found = records(multiline ? "begin \\d+\nend \\d+" : "begin \\d+", [&](auto& a) { a.multiline = multiline; });
-    ASSERT_EQ(found.size(), multiline ? 140u : 70u);
-    EXPECT_EQ(found.back().line, 70 * lines - (multiline ? 0 : 1));
-    EXPECT_EQ(found[0].line, lines - 1);
-    EXPECT_EQ(sum.matches, 70u);
+  EXPECT_GT(std::filesystem::file_size(workspace + "/a"), 64u * 1024 * 1024);
+  auto count = [](auto& a) { a.output = "count"; };
+  EXPECT_EQ(grep("begin\nend", [&](auto& a) { count(a); multi(a); }), "a count 70000\n");
+  EXPECT_EQ(grep("be[g]in\nend\\.+$", [&](auto& a) { count(a); multi(a); }), "a count 70000\n");
+  EXPECT_EQ(grep("begin", count), "a count 70001\n");
+  EXPECT_EQ(grep("^end", count), "a count 70000\n");
+  EXPECT_EQ(grep("last"), "a:140002:last\n");
+  EXPECT_EQ(grep("begin\nlast", multi), "a:140001:begin\na:140002:last\n");
+}
+
+TEST_F(grep_test, a_match_over_the_end_of_a_piece_is_found) {
+  for (std::size_t piece : {256u * 1024, 8u * 1024 * 1024, 16u * 1024 * 1024}) {
+    file("a", std::string(piece - 3, 'y') + "needle" + std::string(piece + 1000, 'z'));
+    for (bool multiline : {false, true})
+      for (auto pattern : {"needle", "ne[e]dle"}) {
+        auto found = records(pattern, [&](auto& a) { a.multiline = multiline; });
+        ASSERT_EQ(found.size(), 1u) << pattern << " " << piece << " " << multiline;
+        EXPECT_EQ(found[0].column, piece - 2);
+      }
   }
+}
+
+TEST_F(grep_test, a_tree_that_is_changed_meanwhile_never_leads_outside) {
+  file("swap/file", "text inside\n");
+  put(outside + "/file", "text outside\n");
+  link(outside, "evil");
+  link(outside + "/file", "evil_file");
+  file("swap_file", "text inside\n");
+  std::atomic<bool> over{false};
+  std::thread attacker([&] {
+    while (!over)
+      for (std::string name : {"swap", "swap_file"})
+        ::renameat2(AT_FDCWD, (workspace + "/" + name).c_str(), AT_FDCWD,
+                    (workspace + (name == "swap" ? "/evil" : "/evil_file")).c_str(), RENAME_EXCHANGE);
+  });
+  bool escaped = false;
+  for (int i = 0; i < 3000 && !escaped; ++i)
+    for (const auto& record : records("text"))
+      escaped |= record.text.value_or("") == "text outside";
+  over = true;
+  attacker.join();
+  EXPECT_FALSE(escaped);
 }
 
 TEST_F(grep_test, many_files_and_many_records_stay_apart) {

@@ -29,6 +29,7 @@ TEST(gitignore_test, a_slash_at_the_end_means_directories) {
 TEST(gitignore_test, the_last_rule_that_matches_decides) {
   EXPECT_EQ(of("*.o\n!keep.o\n", "", "keep.o"), verdict::included);
   EXPECT_EQ(of("!keep.o\n*.o\n", "", "keep.o"), verdict::ignored);
+  EXPECT_EQ(of("*.o\n!keep.o\n", "", "x.o"), verdict::ignored);
 }
 
 TEST(gitignore_test, comments_blanks_and_escapes) {
