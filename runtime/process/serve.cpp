@@ -105,7 +105,7 @@ void say_hello(const std::string& url, const std::string& key_file, bool made_no
   }
   std::printf("\nIn another terminal:\n"
               "  holt login --url %s --key-file %s\n"
-              "  holt env create --name first\n"
+              "  holt env create first\n"
               "  holt exec first -- echo hello\n",
               url.c_str(), key_file.c_str());
   std::fflush(stdout);

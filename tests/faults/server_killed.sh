@@ -47,12 +47,12 @@ for round in $(seq "$rounds"); do
   while read -r kind a b; do
     case $kind in
       environment) expect "environment after the crash" "$b" "$(api GET "/v1/environments/$a" | jq -r .name)" ;;
-      file) expect "file after the crash" "$a" "$("$HOLT" env cat "$env_id" "/workspace/$a")" ;;
+      file) expect "file after the crash" "$a" "$("$HOLT" env cat "$env_id:/workspace/$a")" ;;
       command)
         # The same id and arguments again: the kept answer, and no second run.
         again=$(api POST "/v1/environments/$env_id/exec" --json "{\"op_id\":\"op_$a\",\"command\":\"echo ran >> ran.$a; echo answer-$a\"}")
         expect "kept answer" "answer-$a" "$(jq -r .stdout <<<"$again" | tr -d '\n')"
-        expect "times it ran" 1 "$("$HOLT" exec "$env_id" -- wc -l "ran.$a" | cut -d' ' -f1)"
+        expect "times it ran" 1 "$("$HOLT" exec -n "$env_id" -- wc -l "ran.$a" | cut -d' ' -f1)"
         ;;
     esac
   done <"$acknowledged"
@@ -60,7 +60,7 @@ for round in $(seq "$rounds"); do
   # The one that was under way when the server died: however it ended, repeating it never makes it run twice.
   again=$(curl_with_key --json "{\"op_id\":\"op_$last\",\"command\":\"echo ran >> ran.$last; echo answer-$last\"}" \
     "$HOLT_URL/v1/environments/$env_id/exec")
-  expect "runs of the interrupted command" 1 "$("$HOLT" exec "$env_id" -- wc -l "ran.$last" | cut -d' ' -f1)"
+  expect "runs of the interrupted command" 1 "$("$HOLT" exec -n "$env_id" -- wc -l "ran.$last" | cut -d' ' -f1)"
 
   state=$(api GET "/v1/environments/$env_id/processes/op_counter")
   expect "the process that outlived the server" "running $pid_before" "$(jq -r '"\(.state) \(.pid)"' <<<"$state")"

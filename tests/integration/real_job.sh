@@ -16,7 +16,7 @@ start_server "$scratch/data"
 mkdir "$scratch/tree"
 tar -C "$source_tree" --exclude=./build --exclude=./.git --exclude=./node_modules -cf - . | tar -C "$scratch/tree" -xf -
 
-env_id=$("$HOLT" env create --name job --json | jq -er .id)
+env_id=$("$HOLT" env create job --json | jq -er .id)
 expect "network" none "$("$HOLT" env show "$env_id" --json | jq -r .network)"
 "$HOLT" cp "$scratch/tree" "$env_id:/workspace/holt"
 expect "files copied" "$(cd "$scratch/tree" && find . -type f | wc -l)" \
@@ -25,8 +25,8 @@ expect "content copied" "$(cd "$scratch/tree" && find . -type f -print0 | LC_ALL
   "$("$HOLT" exec "$env_id" -- sh -c 'cd /workspace/holt && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum')"
 
 "$HOLT" exec "$env_id" -- cmake -S holt -B build -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DHOLT_BENCH=OFF
-"$HOLT" exec "$env_id" -- ninja -C build utf8_test
-"$HOLT" exec "$env_id" -- build/tests/protocols/utf8_test
+"$HOLT" exec "$env_id" -- ninja -C build protocols_test
+"$HOLT" exec "$env_id" -- build/tests/protocols/protocols_test
 
 edit() { # PATH OLD NEW
   jq -n --arg path "$1" --arg old "$2" --arg new "$3" '{path: $path, edits: [{old_text: $old, new_text: $new}]}' |
@@ -40,8 +40,8 @@ place=$(jq -n --arg pattern "$good" '{pattern: $pattern, literal: true, path: "h
   jq -er '[.items[] | select(.type == "match")][0].path')
 bad='\xEF\xBF\xBC'
 edit "$place" "$good" "$bad"
-"$HOLT" exec "$env_id" -- ninja -C build utf8_test
-if "$HOLT" exec "$env_id" -- build/tests/protocols/utf8_test >"$scratch/failed.txt"; then
+"$HOLT" exec "$env_id" -- ninja -C build protocols_test
+if "$HOLT" exec "$env_id" -- build/tests/protocols/protocols_test >"$scratch/failed.txt"; then
   fail "the tests passed with the mistake in"
 fi
 grep -q 'FAILED' "$scratch/failed.txt" || fail "the failing test said nothing"
@@ -51,8 +51,8 @@ found=$(jq -n --arg pattern "$bad" '{pattern: $pattern, literal: true, path: "ho
   jq -er '[.items[] | select(.type == "match")][0].path')
 expect "where grep finds the mistake" "$place" "$found"
 edit "$found" "$bad" "$good"
-"$HOLT" exec "$env_id" -- ninja -C build utf8_test
-"$HOLT" exec "$env_id" -- build/tests/protocols/utf8_test
+"$HOLT" exec "$env_id" -- ninja -C build protocols_test
+"$HOLT" exec "$env_id" -- build/tests/protocols/protocols_test
 
 "$HOLT" cp "$env_id:$place" "$scratch/back"
 cmp "$scratch/back" "$scratch/tree/${place#/workspace/holt/}" || fail "the file that came back differs"
