@@ -165,10 +165,7 @@ private:
       return;
     ended_ = true;
     outcome_ = std::move(why);
-    error_code ignored;
-    keyboard_.cancel(ignored);
-    resized_.cancel(ignored);
-    beast::get_lowest_layer(socket_).cancel();
+    loop_.stop(); // what still waits (the WebSocket's own timer, 40 s) is dropped with the loop, and never called
   }
 
   asio::io_context& loop_;
@@ -189,7 +186,11 @@ private:
 template <class Start>
 error_code step(asio::io_context& loop, Start start) {
   error_code outcome = asio::error::operation_aborted;
-  start([&outcome](error_code ec, auto&&...) { outcome = ec; });
+  // Stopped at once: a timer of the WebSocket may be left, which nobody waits for.
+  start([&](error_code ec, auto&&...) {
+    outcome = ec;
+    loop.stop();
+  });
   loop.restart();
   loop.run();
   return outcome;

@@ -4,11 +4,16 @@
 #include <cctype>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <openssl/sha.h>
+
+#include "protocols/base64.hpp"
 
 namespace holt::test {
 
@@ -46,6 +51,57 @@ void reply_channel::event(const std::string& id, const std::string& type, const 
 
 void reply_channel::end_events() {
   send("0\r\n\r\n");
+}
+
+void reply_channel::upgrade(const seen_request& request) {
+  auto text = request.headers.at("sec-websocket-key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+  unsigned char digest[SHA_DIGEST_LENGTH];
+  SHA1(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+       + protocols::base64_encode({reinterpret_cast<char*>(digest), sizeof digest}) + "\r\n\r\n");
+}
+
+void reply_channel::message(bool text, std::string_view bytes) {
+  std::string frame{static_cast<char>(0x80 | (text ? 1 : 2))};
+  if (bytes.size() < 126) {
+    frame += static_cast<char>(bytes.size());
+  } else {
+    frame += static_cast<char>(126);
+    frame += static_cast<char>(bytes.size() >> 8);
+    frame += static_cast<char>(bytes.size() & 0xff);
+  }
+  send(frame + std::string(bytes));
+}
+
+bool reply_channel::next_message(bool& text, std::string& bytes) {
+  auto read = [&](std::size_t size) {
+    std::string part(size, '\0');
+    return size == 0 || ::recv(fd_, part.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size) ? std::optional(part) : std::nullopt;
+  };
+  for (;;) {
+    auto head = read(2);
+    if (!head)
+      return false;
+    auto kind = (*head)[0] & 0x0f;
+    std::size_t size = (*head)[1] & 0x7f;
+    if (size == 126) {
+      auto more = read(2);
+      if (!more)
+        return false;
+      size = static_cast<unsigned char>((*more)[0]) * 256u + static_cast<unsigned char>((*more)[1]);
+    }
+    auto mask = read(4);
+    auto body = mask ? read(size) : std::nullopt;
+    if (!body || kind == 8)
+      return false;
+    for (std::size_t i = 0; i < size; ++i)
+      (*body)[i] ^= (*mask)[i % 4];
+    if (kind != 1 && kind != 2)
+      continue; // ping, pong
+    text = kind == 1;
+    bytes = *body;
+    return true;
+  }
 }
 
 void reply_channel::cut() {

@@ -32,6 +32,11 @@ public:
   void begin_events();
   void event(const std::string& id, const std::string& type, const std::string& data);
   void end_events();
+  /// Answers a WebSocket handshake; from then on messages go both ways.
+  void upgrade(const seen_request& request);
+  void message(bool text, std::string_view bytes);
+  /// The next message of the client, of at most 64 KiB. False: the connection ended.
+  bool next_message(bool& text, std::string& bytes);
   /// Closes in the middle of whatever it is.
   void cut();
   bool open() const {
