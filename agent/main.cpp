@@ -66,24 +66,37 @@ void harden() {
   ::setrlimit(RLIMIT_CORE, &no_core);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /// Lets go of the pages of code and constants, after starting and at rest: they are most of what a resting agent holds, and
-/// what is used again comes back from the page cache.
+/// what is used again comes back from the page cache. For the static file only: a loader may have changed such pages of a
+/// shared one.
 void release_clean_pages() {
   ::dl_iterate_phdr(
     [](dl_phdr_info* info, std::size_t, void*) {
-      for (int i = 0; i < info->dlpi_phnum; ++i) {
+      bool loaded = false;
+      for (int i = 0; i < info->dlpi_phnum; ++i)
+        loaded = loaded || info->dlpi_phdr[i].p_type == PT_INTERP;
+      for (int i = 0; i < info->dlpi_phnum && !loaded; ++i) {
         auto& part = info->dlpi_phdr[i];
         if (part.p_type != PT_LOAD || (part.p_flags & PF_W) != 0)
           continue;
         constexpr std::uintptr_t page = 4096;
-        auto begin = (info->dlpi_addr + part.p_vaddr) / page * page;
-        auto end = (info->dlpi_addr + part.p_vaddr + part.p_memsz + page - 1) / page * page;
-        ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+        // Whole pages of this part alone.
+        auto begin = (info->dlpi_addr + part.p_vaddr + page - 1) / page * page;
+        auto end = (info->dlpi_addr + part.p_vaddr + part.p_filesz) / page * page;
+        if (begin < end)
+          ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
       }
-      return 0;
+      // Only the program itself, which comes first.
+      return 1;
     },
     nullptr);
 }
+#else
+void release_clean_pages() {
+  // A sanitizer's program is not static.
+}
+#endif
 
 } // namespace
 

@@ -307,15 +307,23 @@ void agent_client::handle(const protocols::frame& frame) {
 operation_end agent_client::finish(const operation& of, milliseconds patience) {
   auto deadline = clock::now() + patience;
   auto& results = results_[of.op_id];
-  while (results.empty()) {
+  // Two that follow one operation have a result each: its finals name the stream.
+  auto mine = [&] {
+    return std::find_if(results.begin(), results.end(), [&](auto& result) {
+      return result.finals.empty() || std::any_of(of.streams.begin(), of.streams.end(), [&](auto& stream) {
+               return stream.second == result.finals.front().stream;
+             });
+    });
+  };
+  while (mine() == results.end()) {
     if (closed_)
       fail("the connection ended before the result of " + of.op_id);
     if (!take_one(deadline))
       fail("no result of " + of.op_id + " in time");
   }
   operation_end out;
-  out.result = results.front();
-  results.erase(results.begin());
+  out.result = *mine();
+  results.erase(mine());
   if (auto accepted = accepted_.find(of.op_id); accepted != accepted_.end()) {
     out.accepted = accepted->second;
     accepted_.erase(accepted);
