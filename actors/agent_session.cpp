@@ -24,6 +24,8 @@ static_assert(!std::is_aggregate_v<agent_session_state>);
 
 /// Provider, store and handshake each have their own time; this is the provider's.
 constexpr std::chrono::seconds open_timeout{10};
+/// What an agent takes in one op.query.
+constexpr std::size_t max_query_ids = 200;
 
 /// How an attempt ended, for operations that the session can't carry further.
 logic::attempt_end attempt_end_of(ec reason) {
@@ -154,7 +156,6 @@ void agent_session_state::on_hello(const protocols::json::value& message) {
   welcome.epoch = epoch;
   welcome.resumed = was_open;
   channel->send_control(protocols::json::write_control(welcome));
-  ++wake_generation; // the handshake is in time
   if (!was_open) {
     was_open = true;
     if (auto parent = caf::actor_cast<environment_actor>(environment))
@@ -165,19 +166,22 @@ void agent_session_state::on_hello(const protocols::json::value& message) {
 
 /// Asks what became of the operations that the last connection left behind; then all is open.
 void agent_session_state::on_open() {
-  agent::op_query query;
+  std::vector<std::string> ids;
   for (auto& op : operations)
     if (op.sent && op.request->kind != use_kind::query)
-      query.op_ids.push_back(op.request->op_id);
-  if (query.op_ids.empty()) {
-    now_in = phase::open;
-    for (auto op = operations.begin(); op != operations.end();)
-      send(*op++);
-    return;
-  }
+      ids.push_back(op.request->op_id);
+  resumed_states.clear();
+  open_queries = 0;
+  if (ids.empty())
+    return resume_all();
   now_in = phase::asking;
-  query.query_id = query_id = "resume_" + std::to_string(connection);
-  channel->send_control(protocols::json::write_control(query));
+  for (std::size_t from = 0; from < ids.size(); from += max_query_ids, ++open_queries) {
+    auto to = std::min(from + max_query_ids, ids.size());
+    agent::op_query query;
+    query.query_id = "resume_" + std::to_string(connection);
+    query.op_ids.assign(ids.begin() + static_cast<long>(from), ids.begin() + static_cast<long>(to));
+    channel->send_control(protocols::json::write_control(query));
+  }
   wake_in(defaults::handshake_timeout);
 }
 
@@ -240,6 +244,7 @@ void agent_session_state::use(const session_use& use) {
   for (auto& stream : use.request->streams)
     op.consumers.push_back(stream.consumer ? std::make_shared<resumable_stream>(stream.consumer, from) : nullptr);
   op.streams.assign(use.request->streams.size(), 0);
+  op.detached.assign(use.request->streams.size(), false);
   op.attached = use.request->kind == use_kind::attach;
   if (now_in == phase::open)
     send(op);
@@ -247,6 +252,8 @@ void agent_session_state::use(const session_use& use) {
 
 bool agent_session_state::open_streams(operation& op) {
   for (std::size_t i = 0; i < op.consumers.size(); ++i) {
+    if (op.detached[i])
+      continue;
     op.streams[i] = channel->open_stream(op.consumers[i]);
     if (op.streams[i] == 0) {
       close_streams(op);
@@ -279,7 +286,8 @@ void agent_session_state::send(operation& op) {
   }
   std::vector<agent::stream_ref> streams;
   for (std::size_t i = 0; i < op.streams.size(); ++i)
-    streams.push_back({request.streams[i].name, op.streams[i]});
+    if (op.streams[i] != 0)
+      streams.push_back({request.streams[i].name, op.streams[i]});
   if (op.attached) {
     agent::op_attach attach;
     attach.op_id = request.op_id;
@@ -333,7 +341,8 @@ void agent_session_state::on_control(const std::string& text) {
     // A stale epoch, for one: another connection was accepted meanwhile. The next has a higher one.
     auto error = read<agent::protocol_error>(*message);
     retry_or_end(ec::sandbox_unavailable, error ? error->code : "error");
-  } else if (kind != agent::gap::kind) { // gaps are the channel's
+  } else if (kind != agent::gap::kind && kind != agent::op_detach::kind) {
+    // Gaps are the channel's. A detached reader took nothing for a minute: its result comes with a gap.
     channel->send_control(protocols::json::write_control(agent::protocol_error{"unsupported", "unknown kind"}));
   }
 }
@@ -395,19 +404,10 @@ void agent_session_state::on_result(agent::op_result result) {
 }
 
 void agent_session_state::on_states(const agent::op_states& states) {
-  if (now_in == phase::asking && states.query_id == query_id) {
-    now_in = phase::open;
-    ++wake_generation;
-    retries.succeeded();
-    for (auto op = operations.begin(); op != operations.end();) {
-      auto here = op++;
-      auto state = std::find_if(states.states.begin(), states.states.end(),
-                                [&](auto& each) { return each.op_id == here->request->op_id; });
-      if (!here->sent || here->request->kind == use_kind::query)
-        send(*here);
-      else
-        resume(here, state != states.states.end() ? state->state : "never");
-    }
+  if (now_in == phase::asking) {
+    resumed_states.insert(resumed_states.end(), states.states.begin(), states.states.end());
+    if (open_queries > 0 && --open_queries == 0)
+      resume_all();
     return;
   }
   auto asked = std::find_if(operations.begin(), operations.end(),
@@ -417,6 +417,24 @@ void agent_session_state::on_states(const agent::op_states& states) {
   operation_end end;
   end.result = protocols::json::to_value(states.states.front());
   finish(asked, std::move(end));
+}
+
+/// Sends what waits, and takes up what the last connection left.
+void agent_session_state::resume_all() {
+  bool asked = now_in == phase::asking;
+  now_in = phase::open;
+  ++wake_generation; // it answered in time
+  if (asked)
+    retries.succeeded();
+  for (auto op = operations.begin(); op != operations.end();) {
+    auto here = op++;
+    auto state = std::find_if(resumed_states.begin(), resumed_states.end(),
+                              [&](auto& each) { return each.op_id == here->request->op_id; });
+    if (!here->sent || here->request->kind == use_kind::query)
+      send(*here);
+    else
+      resume(here, state != resumed_states.end() ? state->state : "never");
+  }
 }
 
 /// Takes an operation up on a new connection, by what the agent's ledger says of it.
@@ -497,6 +515,7 @@ void agent_session_state::detach(const std::string& op_id, const std::vector<std
       if (op.streams[i] == 0 || std::find(streams.begin(), streams.end(), op.streams[i]) == streams.end())
         continue;
       taken.push_back(op.streams[i]);
+      op.detached[i] = true;
       if (channel)
         channel->close_stream(std::exchange(op.streams[i], 0));
     }

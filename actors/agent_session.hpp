@@ -59,7 +59,9 @@ struct agent_session_state {
   std::string incarnation;
   std::uint64_t epoch = 0;
   std::string session_id; // given by the first welcome
-  std::string query_id;   // of phase asking
+  /// Of phase asking: what the ledger said so far, and the questions that are open.
+  std::vector<protocols::agent::op_state> resumed_states;
+  std::size_t open_queries = 0;
   bool was_open = false;
   logic::retry_budget retries;
 
@@ -70,6 +72,8 @@ struct agent_session_state {
     std::vector<std::shared_ptr<resumable_stream>> consumers;
     /// Of the present connection, in the request's order; 0: none.
     std::vector<std::uint32_t> streams;
+    /// Taken off for good (spec 43): not opened again on another connection.
+    std::vector<bool> detached;
     std::string query_id; // of kind query
     bool sent = false;
     bool accepted = false;
@@ -103,6 +107,7 @@ struct agent_session_state {
   void on_accepted(const protocols::agent::op_accepted& accepted);
   void on_result(protocols::agent::op_result result);
   void on_states(const protocols::agent::op_states& states);
+  void resume_all();
   void resume(std::list<operation>::iterator op, const std::string& state);
   void finish(std::list<operation>::iterator op, operation_end end);
   void finish_broken(std::list<operation>::iterator op, logic::attempt_end end);

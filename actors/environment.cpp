@@ -100,8 +100,8 @@ void environment_state::load_for_uses() {
 
 void environment_state::on_loaded(std::shared_ptr<const storage::environment_record> loaded) {
   loading = false;
-  // A work that runs meanwhile knows better: it writes.
-  if (!current || !current->leased) {
+  // A work that runs meanwhile knows better, once it has read the row itself: it writes.
+  if (!record || !current || !current->leased) {
     record = *loaded;
     record_is_fresh = true;
     if (row())

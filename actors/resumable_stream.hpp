@@ -21,12 +21,12 @@ public:
   void on_data(std::uint64_t offset, shared_bytes bytes, bool is_stderr, bool last) override {
     auto end = offset + bytes.bytes.size();
     consumer_->on_data(offset, std::move(bytes), is_stderr, last);
-    position_.store(end, std::memory_order_release);
+    reached(end);
   }
 
   void on_gap(std::uint64_t from, std::uint64_t to) override {
     consumer_->on_gap(from, to);
-    position_.store(to, std::memory_order_release);
+    reached(to);
   }
 
   void on_closed() override {
@@ -49,6 +49,12 @@ public:
   }
 
 private:
+  /// Never back: a stream that begins at 0 on each connection comes twice.
+  void reached(std::uint64_t end) {
+    if (end > position())
+      position_.store(end, std::memory_order_release);
+  }
+
   std::shared_ptr<stream_consumer> consumer_;
   std::uint64_t first_;
   std::atomic<std::uint64_t> position_;

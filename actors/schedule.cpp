@@ -47,7 +47,10 @@ void run_job(pointer self, const std::string& name) {
     return;
   }
   self->send(worker, job_atom::value, name);
-  self->state.deadlines.set({{}, name}, now(self) + job.period);
+  // What was missed meanwhile is made up for by one.
+  while (job.next <= now(self))
+    job.next += job.period;
+  self->state.deadlines.set({{}, name}, job.next);
 }
 
 } // namespace
@@ -63,8 +66,9 @@ schedule_actor::behavior_type schedule(pointer self) {
         arm(self);
       },
       [self](every_atom, const std::string& name, caf::timespan period, const worker_actor& worker) {
-        self->state.jobs[name] = {worker.address(), period};
-        self->state.deadlines.set({{}, name}, now(self) + period);
+        auto next = now(self) + period;
+        self->state.jobs[name] = {worker.address(), period, next};
+        self->state.deadlines.set({{}, name}, next);
         arm(self);
       },
       [self](run_atom, std::uint64_t generation) {

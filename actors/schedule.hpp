@@ -37,6 +37,7 @@ struct schedule_state {
   struct job {
     caf::actor_addr worker; // weak: the node holds it
     caf::timespan period{0};
+    caf::timespan next{0}; // from one due time to the next, so that lateness doesn't add up
   };
   std::map<std::string, job> jobs;
 

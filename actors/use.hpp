@@ -20,6 +20,8 @@ public:
   virtual ~operation_observer() = default;
   /// The agent accepted (it is in the ledger). `streams` are the ids opened for use_request::streams, in that order.
   /// From now on data flows to the consumers, and outgoing streams may be written through `channel`.
+  /// Called again when the operation was taken up over another connection: with its channel and ids, `attached` set;
+  /// consumers go on where they were.
   virtual void on_accepted(std::shared_ptr<agent_channel> channel, std::vector<std::uint32_t> streams,
                            const protocols::agent::op_accepted& accepted) = 0;
 };
