@@ -268,9 +268,10 @@ TEST_F(grep_test, large_files_are_searched_in_windows_without_losing_lines_or_co
   content += "line\nline\n";
   file("a", content);
   auto two = [](auto& a) { a.before = a.after = 2; a.limit = 1'000'000; };
-  EXPECT_EQ(grep("needle", two), expected);
-  EXPECT_EQ(grep("n[e]+dle \\d+", two), expected);
-  EXPECT_EQ(grep("needle", [&](auto& a) { two(a); multi(a); }), expected);
+  // Compared as wholes: a difference of megabytes takes longer to print than to find.
+  EXPECT_TRUE(grep("needle", two) == expected);
+  EXPECT_TRUE(grep("n[e]+dle \\d+", two) == expected);
+  EXPECT_TRUE(grep("needle", [&](auto& a) { two(a); multi(a); }) == expected);
 }
 
 TEST_F(grep_test, files_of_over_64_mib_are_searched_right_also_across_lines) {
@@ -286,7 +287,7 @@ TEST_F(grep_test, files_of_over_64_mib_are_searched_right_also_across_lines) {
   EXPECT_GT(std::filesystem::file_size(workspace + "/a"), 64u * 1024 * 1024);
   auto count = [](auto& a) { a.output = "count"; };
   EXPECT_EQ(grep("begin\nend", [&](auto& a) { count(a); multi(a); }), "a count 70000\n");
-  EXPECT_EQ(grep("be[g]in\nend\\.+$", [&](auto& a) { count(a); multi(a); }), "a count 70000\n");
+  EXPECT_EQ(grep("be[g]in\nend\\.+\n", [&](auto& a) { count(a); multi(a); }), "a count 70000\n");
   EXPECT_EQ(grep("begin", count), "a count 70001\n");
   EXPECT_EQ(grep("^end", count), "a count 70000\n");
   EXPECT_EQ(grep("last"), "a:140002:last\n");
