@@ -91,7 +91,7 @@ void declare_environments(CLI::App& app, invocation& call) {
   env->require_subcommand(1);
 
   auto* create = env->add_subcommand("create", "Make an environment, and print its id");
-  create->add_option("NAME", call.create.name, "For people, and for naming it in other commands");
+  create->add_option("NAME,--name", call.create.name, "For people, and for naming it in other commands");
   create->add_option("--kind", call.create.kind, "cloud (the default) or device");
   create->add_option("--image", call.create.image, "Container image, where the provider has images");
   create->add_option("--network", call.create.network, "none (the default), egress or host");
