@@ -2,6 +2,7 @@
 
 #include "protocols/agent_messages.hpp"
 #include "protocols/api/common.hpp"
+#include "protocols/ids.hpp"
 #include "protocols/json_bytes.hpp"
 
 /// Requests and answers of …/fs/ (spec 45). Names that are not UTF-8 are `{"b64": "…"}`. Pure.
@@ -182,7 +183,13 @@ struct edit_request {
                      .min_length = 64,
                      .max_length = 64,
                      .pattern = "^[0-9a-f]{64}$"},
-    json::field_rule{.name = "op_id", .doc = "As of exec.", .min_length = 1, .max_length = 128, .pattern = "^[A-Za-z0-9._~-]+$"}};
+    json::field_rule{.name = "op_id",
+                     .doc = "As of exec.",
+                     .min_length = 1,
+                     .max_length = 128,
+                     .pattern = "^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+                     .check = is_op_id,
+                     .expected = "1 to 128 letters, digits, _, - and ., beginning with a letter or digit"}};
 };
 BOOST_DESCRIBE_STRUCT(edit_request, (), (path, edits, if_match, op_id))
 

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "protocols/api/common.hpp"
+#include "protocols/ids.hpp"
 
 /// Commands and processes as the API shows and takes them (spec 37 to 44). Pure.
 namespace holt::protocols::api {
@@ -40,7 +41,9 @@ inline constexpr json::field_rule op_id{.name = "op_id",
                                                "with equal arguments, it attaches and runs nothing twice.",
                                         .min_length = 1,
                                         .max_length = 128,
-                                        .pattern = "^[A-Za-z0-9._~-]+$"};
+                                        .pattern = "^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+                                        .check = is_op_id,
+                                        .expected = "1 to 128 letters, digits, _, - and ., beginning with a letter or digit"};
 inline constexpr json::field_rule holder{.name = "holder",
                                          .doc = "Conversation or client that uses the environment; it is told `restarted` "
                                                 "when its processes are gone.",
