@@ -7,7 +7,8 @@
 ///   holt-launch [option value]... -- PROGRAM [ARGUMENT]...
 ///
 ///   --last-fd N          highest descriptor that stays open
-///   --record-fd N        writes "PID START_TIME\n" there before anything else: how a server that died finds the launch
+///   --record-fd N        writes "PID START_TIME\n" there before anything else: how a server that died finds the launch.
+///                        Stays open: bubblewrap adds the sandbox's first process there
 ///   --join-fd N          an open cgroup `tasks` or `cgroup.procs` file to enter (may repeat)
 ///   --rlimit NAME=VALUE  nofile, fsize, core, nproc, data (may repeat); the hard limit too, never raised
 ///   --oom N              oom_score_adj
@@ -172,7 +173,6 @@ int main(int argc, char** argv) {
       last_fd = static_cast<int>(number(value));
     } else if (strcmp(name, "--record-fd") == 0) {
       record_self(static_cast<int>(number(value)));
-      close(static_cast<int>(number(value)));
     } else if (strcmp(name, "--join-fd") == 0) {
       const int fd = static_cast<int>(number(value));
       if (write(fd, "0", 1) != 1)

@@ -51,7 +51,7 @@ using steady = std::chrono::steady_clock;
 
 // Descriptors of the launched process. The first ones are the agent's; bubblewrap closes the next two before the agent
 // starts, and the launcher closes the rest before bubblewrap starts.
-enum launch_fd : int { fd_stderr = 2, fd_listen = 3, fd_state = 4, fd_ready = 5, fd_info = 6, fd_seccomp = 7, fd_record = 8, fd_join = 9 };
+enum launch_fd : int { fd_stderr = 2, fd_listen = 3, fd_state = 4, fd_ready = 5, fd_record = 6, fd_seccomp = 7, fd_join = 8 };
 
 constexpr const char* record_file = "instance.json";
 constexpr const char* launch_file = "launch";
@@ -170,6 +170,12 @@ tl::expected<pid_t, std::string> spawn(const launch_plan& plan) {
   return done(result_type(pid));
 }
 
+/// Stopped by a signal, or dead.
+bool is_stopped(pid_t pid) {
+  const auto stat = parse_process_stat(read_file("/proc/" + std::to_string(pid) + "/stat", 4096).value_or(""));
+  return !stat || stat->state == 'T' || stat->state == 't' || stat->state == 'Z' || stat->state == 'X';
+}
+
 /// `{"child-pid": 123, …}` of bubblewrap's --info-fd.
 std::optional<pid_t> parse_child_pid(const std::string& text) {
   constexpr std::string_view key = "\"child-pid\":";
@@ -211,7 +217,7 @@ private:
   /// A launched sandbox that isn't known to run yet.
   struct launch {
     process_identity launcher;
-    unique_fd ready, info, errors;
+    unique_fd ready, errors;
   };
 
   provider_result<environment> open_environment(const std::string& id, bool make);
@@ -231,14 +237,19 @@ private:
   provider_result<unique_fd> make_listener(const environment& place);
   provider_result<launch> launch_sandbox(const environment& place, const instance_spec& spec, std::optional<uid_t> uid,
                                          cgroups::placed& groups, int listener);
-  provider_result<pid_t> await_agent(launch& started);
+  provider_result<pid_t> await_agent(const environment& place, launch& started);
   launch_plan plan_for(const sandbox_profile& profile, const fs::path& environment, const fs::path& program_directory) const;
   std::vector<std::string> limit_arguments(const environment_limits& limits) const;
   environment_limits effective(const environment_limits& asked) const;
 
   provider_result<void> clean_up(const environment& place);
-  std::optional<process_identity> launched(const environment& place) const;
-  void kill_launch(const process_identity& launcher) const;
+  /// What the launch file tells.
+  struct past_launch {
+    process_identity launcher; // bubblewrap, outside
+    process_identity first;    // of the sandbox; pid 0 when there was none
+  };
+  std::optional<past_launch> launched(const environment& place) const;
+  void kill_launch(const past_launch& launch) const;
   bool set_stopped(const instance_record& record, bool stopped) const;
 
   void remember_child(pid_t pid);
@@ -426,7 +437,7 @@ tl::expected<void, std::string> bubblewrap::self_test() {
   profile.agent = options_.launcher;
   profile.tmp_bytes = profile.shm_bytes = 1U << 20U;
   profile.seccomp_fd = fd_seccomp;
-  profile.info_fd = fd_info;
+  profile.info_fd = fd_record;
   profile.arguments = {"--self-test"};
   auto plan = plan_for(profile, etc, options_.launcher.parent_path());
   if (root_) {
@@ -436,19 +447,18 @@ tl::expected<void, std::string> bubblewrap::self_test() {
     plan.arguments.insert(separator, drop.begin(), drop.end());
   }
   auto errors = make_pipe();
-  auto info = make_pipe();
   auto filter = reopen(seccomp_.get());
-  if (!errors || !info || !filter)
+  const unique_fd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (!errors || !filter || !nowhere)
     return tl::unexpected(errno_text("descriptors"));
   plan.give(errors->write.get(), fd_stderr);
-  plan.give(info->write.get(), fd_info);
+  plan.give(nowhere.get(), fd_record);
   plan.give(filter.get(), fd_seccomp);
   plan.arguments.insert(plan.arguments.begin() + 1, {"--last-fd", std::to_string(plan.last)});
   const auto pid = spawn(plan);
   if (!pid)
     return tl::unexpected(pid.error());
   errors->write.reset();
-  info->write.reset();
   const auto identity = identify(*pid);
   const bool ended = identity && wait_gone(*identity, steady::now() + options_.start_deadline);
   if (!ended)
@@ -627,7 +637,7 @@ provider_result<created_instance> bubblewrap::make_instance(const instance_spec&
     return fail(provider_errc::failed, "cut");
   // While the sandbox starts: the new uid and directories reach the disk before they are acknowledged.
   const bool durable = uids_->sync() && (!unsynced || ::fsync(unsynced.get()) == 0);
-  const auto agent = durable ? await_agent(*started) : fail_errno("flushing the new files");
+  const auto agent = durable ? await_agent(*place, *started) : fail_errno("flushing the new files");
   if (!agent) {
     (void)clean_up(*place);
     auto text = take_available(started->errors.get(), max_error_text);
@@ -761,25 +771,24 @@ provider_result<bubblewrap::launch> bubblewrap::launch_sandbox(const environment
   profile.shm_bytes = std::min(options_.shm_bytes, profile.tmp_bytes);
   profile.host_network = host_network;
   profile.seccomp_fd = fd_seccomp;
-  profile.info_fd = fd_info;
+  profile.info_fd = fd_record;
   profile.arguments = {"serve",       "--listen-fd", std::to_string(fd_listen), "--state-fd", std::to_string(fd_state),
                        "--ready-fd",  std::to_string(fd_ready),                 "--workspace", "/workspace",
                        "--skills",    "/skills",     "--tmp",                   "/tmp"};
   auto plan = plan_for(profile, place.path, options_.agent.parent_path());
 
   auto ready = make_pipe();
-  auto info = make_pipe();
   auto errors = make_pipe();
   auto filter = reopen(seccomp_.get());
-  // The launcher inherits the lock with the descriptor and lets go once it has written who it is: whoever gets the lock
-  // knows of every launch there was.
+  // A file, not a pipe: bubblewrap must be able to write there when this server is gone, or it would die of it and leave a
+  // sandbox that waits for ever. The lock goes with the descriptor and ends once both have written who they are:
+  // whoever gets it afterwards knows of every launch there was.
   unique_fd launch_record(::openat(place.run.get(), launch_file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!ready || !info || !errors || !filter || !launch_record || ::flock(launch_record.get(), LOCK_EX | LOCK_NB) != 0)
+  if (!ready || !errors || !filter || !launch_record || ::flock(launch_record.get(), LOCK_EX | LOCK_NB) != 0)
     return fail_errno("descriptors of the sandbox");
   plan.give(errors->write.get(), fd_stderr);
   plan.give(listener, fd_listen);
   plan.give(ready->write.get(), fd_ready);
-  plan.give(info->write.get(), fd_info);
   plan.give(filter.get(), fd_seccomp);
   plan.give(launch_record.get(), fd_record);
   std::vector<std::string> options{"--record-fd", std::to_string(fd_record)};
@@ -800,18 +809,16 @@ provider_result<bubblewrap::launch> bubblewrap::launch_sandbox(const environment
   if (!pid)
     return fail(provider_errc::failed, pid.error());
   remember_child(*pid);
-  return launch{identify(*pid).value_or(process_identity{*pid, 0}), std::move(ready->read), std::move(info->read),
-                std::move(errors->read)};
+  return launch{identify(*pid).value_or(process_identity{*pid, 0}), std::move(ready->read), std::move(errors->read)};
 }
 
 /// The agent's pid on this machine, once it listens. The pipe ends when the launch dies, so a failure is seen at once.
-provider_result<pid_t> bubblewrap::await_agent(launch& started) {
+provider_result<pid_t> bubblewrap::await_agent(const environment& place, launch& started) {
   const auto deadline = steady::now() + options_.start_deadline;
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady::now()).count();
     if (left <= 0)
       return fail(provider_errc::failed, "the agent didn't start in time");
-    // Not the other pipe: it holds what bubblewrap tells, and to wake up for each piece of it costs more than it is worth.
     pollfd polled{started.ready.get(), POLLIN, 0};
     if (::poll(&polled, 1, static_cast<int>(left)) < 0 && errno != EINTR)
       return fail_errno("waiting for the agent");
@@ -820,7 +827,7 @@ provider_result<pid_t> bubblewrap::await_agent(launch& started) {
     char byte = 0;
     if (::read(started.ready.get(), &byte, 1) != 1)
       return fail(provider_errc::failed, "the sandbox ended before its agent listened");
-    const auto pid = parse_child_pid(take_available(started.info.get(), 4096));
+    const auto pid = parse_child_pid(read_file(place.run.get(), launch_file).value_or(""));
     return pid ? provider_result<pid_t>(*pid) : fail(provider_errc::failed, "bubblewrap didn't tell the agent's pid");
   }
 }
@@ -837,6 +844,7 @@ bubblewrap::~bubblewrap() {
     keeper_.join();
   for (const auto& id : spares_)
     discard(id);
+  groups_.remove_if_empty();
 }
 
 void bubblewrap::keep_spares() {
@@ -922,34 +930,44 @@ std::optional<created_instance> bubblewrap::claim_spare(const instance_spec& spe
 
 // -- ending ------------------------------------------------------------------------------------------------------------
 
-std::optional<process_identity> bubblewrap::launched(const environment& place) const {
+std::optional<bubblewrap::past_launch> bubblewrap::launched(const environment& place) const {
   const unique_fd file(::openat(place.run.get(), launch_file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!file)
     return std::nullopt;
-  // A launcher that was just started still holds the lock; it needs a moment to say who it is.
+  // A launch that just began still holds the lock; it needs a moment to say who it is.
   const auto deadline = steady::now() + std::chrono::seconds(2);
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && steady::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const auto text = read_file(place.run.get(), launch_file, 64).value_or("");
-  process_identity found;
+  const auto text = read_file(place.run.get(), launch_file).value_or("");
   long long pid = 0;
   unsigned long long start = 0;
   if (std::sscanf(text.c_str(), "%lld %llu", &pid, &start) != 2)
     return std::nullopt;
-  found.pid = static_cast<pid_t>(pid);
-  found.start_time = start;
+  past_launch found;
+  found.launcher = {static_cast<pid_t>(pid), start};
+  // bubblewrap tells a pid alone. It is that process only if it began right after the launcher.
+  constexpr std::uint64_t longest_start_ticks = 30 * 100;
+  if (const auto child = parse_child_pid(text)) {
+    if (const auto identity = identify(*child);
+        identity && identity->start_time >= start && identity->start_time - start <= longest_start_ticks)
+      found.first = *identity;
+  }
   return found;
 }
 
 /// Ends a launch that may be anywhere between its first instruction and a running sandbox.
-void bubblewrap::kill_launch(const process_identity& launcher) const {
-  if (!is_alive(launcher))
+void bubblewrap::kill_launch(const past_launch& launch) const {
+  send_signal(launch.first, SIGKILL);
+  if (!is_alive(launch.launcher))
     return;
-  // Stopped first, so that it makes no child between the look and the kill.
-  send_signal(launcher, SIGSTOP);
-  for (const auto pid : descendants(launcher.pid))
+  // Stopped first, and seen to be stopped, so that it makes no child between the look and the kill.
+  send_signal(launch.launcher, SIGSTOP);
+  const auto deadline = steady::now() + std::chrono::seconds(2);
+  while (is_alive(launch.launcher) && !is_stopped(launch.launcher.pid) && steady::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  for (const auto pid : descendants(launch.launcher.pid))
     ::kill(pid, SIGKILL);
-  send_signal(launcher, SIGKILL);
+  send_signal(launch.launcher, SIGKILL);
 }
 
 provider_result<void> bubblewrap::clean_up(const environment& place) {
@@ -959,17 +977,17 @@ provider_result<void> bubblewrap::clean_up(const environment& place) {
   const auto record = recorded(place);
   if (record && record->boot == boot_) {
     groups = record->cgroups;
-    const auto launcher = launched(place);
+    const auto launch = launched(place);
     // The first process of the pid namespace takes all others with it.
     send_signal(record->agent, SIGKILL);
-    if (launcher)
-      kill_launch(*launcher);
+    if (launch)
+      kill_launch(*launch);
     if (is_frozen(groups))
       set_frozen(groups, false, deadline);
     ended = wait_gone(record->agent, deadline);
     // bubblewrap ends after the sandbox, by itself or by the kill above.
-    if (launcher)
-      ended = wait_gone(*launcher, deadline) && ended;
+    if (launch)
+      ended = wait_gone(launch->first, deadline) && wait_gone(launch->launcher, deadline) && ended;
   }
   ended = kill_all(groups, deadline) && ended;
   reap();
@@ -1047,10 +1065,6 @@ provider_result<void> bubblewrap::forget(const std::string& environment_id) {
 bool bubblewrap::set_stopped(const instance_record& record, bool stopped) const {
   const auto deadline = steady::now() + options_.stop_deadline;
   const int signal = stopped ? SIGSTOP : SIGCONT;
-  const auto is_stopped = [](pid_t pid) {
-    const auto stat = parse_process_stat(read_file("/proc/" + std::to_string(pid) + "/stat", 4096).value_or(""));
-    return !stat || stat->state == 'T' || stat->state == 't' || stat->state == 'Z' || stat->state == 'X';
-  };
   for (;;) {
     bool all = true;
     auto pids = descendants(record.agent.pid);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <sstream>
 #include <thread>
 
@@ -232,7 +233,13 @@ tl::expected<cgroups::placed, std::string> cgroups::create(const std::string& en
   constexpr int cpu_period = 100'000;
   const auto quota = limits.cpus ? std::max(1000LL, std::llround(*limits.cpus * cpu_period)) : 0LL;
   for (const auto& place : result.places) {
-    if (::mkdir(place.path.c_str(), 0755) != 0 && errno != EEXIST)
+    bool made = ::mkdir(place.path.c_str(), 0755) == 0 || errno == EEXIST;
+    if (!made && errno == ENOENT) {
+      // Somebody tidied the common group away while it was empty.
+      ::mkdir(std::filesystem::path(place.path).parent_path().c_str(), 0755);
+      made = ::mkdir(place.path.c_str(), 0755) == 0;
+    }
+    if (!made)
       return tl::unexpected(errno_text("making " + place.path));
     const auto set = [&](const char* file, const std::string& value) { return write_existing(place.path + "/" + file, value); };
     const bool v2 = place.kind == "v2";
@@ -263,6 +270,11 @@ tl::expected<cgroups::placed, std::string> cgroups::create(const std::string& en
     result.joins.push_back(std::move(join));
   }
   return result;
+}
+
+void cgroups::remove_if_empty() const {
+  for (const auto& base : bases_)
+    ::rmdir(base.path.c_str());
 }
 
 bool has_freezer(const std::vector<cgroup_place>& places) {

@@ -67,6 +67,9 @@ public:
   std::vector<cgroup_place> places(const std::string& environment_id) const;
   tl::expected<placed, std::string> create(const std::string& environment_id, const cgroup_limits& limits) const;
 
+  /// Takes the common group away when no sandbox is left in it; `create` makes it anew.
+  void remove_if_empty() const;
+
 private:
   struct base {
     std::string kind;

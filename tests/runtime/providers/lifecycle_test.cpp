@@ -338,7 +338,15 @@ TEST_F(spares, none_is_left_when_the_server_stops) {
 
 // -- the server is killed ----------------------------------------------------------------------------------------------
 
-class crash : public sandbox_test {};
+class crash : public sandbox_test {
+protected:
+  void SetUp() override {
+    sandbox_test::SetUp();
+    // A range of its own: other tests and servers may run beside this one, and their processes don't count.
+    options.uid_first = 2'000'000 + static_cast<std::uint32_t>(::getpid()) * 100;
+    options.uid_count = 90;
+  }
+};
 
 TEST_F(crash, a_sandbox_outlives_the_server_and_is_adopted) {
   const auto handle = drive("env_a", 1);
@@ -352,30 +360,32 @@ TEST_F(crash, a_sandbox_outlives_the_server_and_is_adopted) {
 
 constexpr const char* steps[] = {"directories", "uid", "files", "intent", "cgroups", "socket", "launched", "listening", "recorded"};
 
-void expect_one_instance(const fs::path& data, const providers::instance_record& record) {
-  // Every process of this test's sandboxes has the data directory's programs open, or is bubblewrap started with its paths.
-  int agents = 0;
+/// Processes that were started for environments of this data directory, in or around a sandbox. As root each has a uid of
+/// the range; as an ordinary user bubblewrap's arguments name the directory. One line each.
+std::vector<std::string> processes_of(const fs::path& data, std::uint32_t first_uid) {
+  std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const auto pid = std::atoi(entry.path().filename().c_str());
-    if (pid <= 0)
+    if (pid <= 0 || pid == ::getpid())
       continue;
-    const auto line = providers::read_file("/proc/" + std::to_string(pid) + "/cmdline").value_or("");
-    if (line.find(data.string()) != std::string::npos || line.rfind("/run/holt/agent", 0) == 0) {
-      std::string status = providers::read_file("/proc/" + std::to_string(pid) + "/status").value_or("");
-      // The first process of a pid namespace: "NSpid: 1234 1".
-      const auto at = status.find("NSpid:");
-      const auto names = at == std::string::npos ? "" : status.substr(at, status.find('\n', at) - at);
-      if (names.size() > 2 && names.substr(names.size() - 2) == "\t1" && line.find(data.string()) == std::string::npos &&
-          providers::process_identity{pid, 0}.pid != record.agent.pid) {
-        // Another test program's agent may run beside this one: only the same parent would be ours.
-        const auto stat = providers::parse_process_stat(providers::read_file("/proc/" + std::to_string(pid) + "/stat").value_or(""));
-        const auto parent = stat ? providers::read_file("/proc/" + std::to_string(stat->parent) + "/cmdline").value_or("") : "";
-        EXPECT_EQ(parent.find(data.string()), std::string::npos) << "a second agent of this environment: " << pid;
-      }
-      ++agents;
+    const auto process = "/proc/" + std::to_string(pid);
+    const auto status = providers::read_file(process + "/status").value_or("");
+    auto line = providers::read_file(process + "/cmdline").value_or("");
+    const auto at = status.find("\nUid:\t");
+    const auto uid = at == std::string::npos ? 0 : std::strtoul(status.c_str() + at + 6, nullptr, 10);
+    const bool dead = line.empty();
+    if (!dead && (::geteuid() == 0 ? uid >= first_uid && uid < first_uid + 90 : line.find(data.string()) != std::string::npos)) {
+      std::replace(line.begin(), line.end(), '\0', ' ');
+      found.push_back(std::to_string(pid) + " " + std::to_string(uid) + " " + line);
     }
   }
-  EXPECT_GE(agents, 1);
+  return found;
+}
+
+void expect_one_instance(const fs::path& data, const providers::instance_record& record, std::uint32_t first_uid) {
+  // As root bubblewrap outside and the agent; as an ordinary user bubblewrap is seen.
+  EXPECT_EQ(processes_of(data, first_uid).size(), ::geteuid() == 0 ? 2U : 1U) << testing::PrintToString(processes_of(data, first_uid));
+  EXPECT_TRUE(providers::is_alive(record.agent));
 }
 
 TEST_F(crash, a_create_that_was_cut_is_finished_or_undone_by_the_next) {
@@ -388,7 +398,7 @@ TEST_F(crash, a_create_that_was_cut_is_finished_or_undone_by_the_next) {
     start();
     const auto made = make("env_a", generation);
     EXPECT_EQ(output(made.handle, "echo alive"), "alive");
-    expect_one_instance(options.data_dir, record("env_a"));
+    expect_one_instance(options.data_dir, record("env_a"), options.uid_first);
     ++generation;
     provider.reset();
   }
@@ -405,6 +415,7 @@ TEST_F(crash, a_create_that_was_cut_can_be_destroyed) {
     ASSERT_TRUE(provider->destroy_files("env_a", "fs_env_a"));
     ASSERT_TRUE(provider->forget("env_a"));
     EXPECT_TRUE(fs::is_empty(options.data_dir / "envs"));
+    EXPECT_EQ(processes_of(options.data_dir, options.uid_first), std::vector<std::string>{});
     provider.reset();
   }
 }
@@ -417,7 +428,7 @@ TEST_F(crash, the_same_without_cgroups) {
     start();
     const auto made = make("env_a", 2);
     EXPECT_EQ(output(made.handle, "echo alive"), "alive");
-    expect_one_instance(options.data_dir, record("env_a"));
+    expect_one_instance(options.data_dir, record("env_a"), options.uid_first);
     EXPECT_TRUE(provider->destroy("env_a", made.handle, 2));
     provider.reset();
   }

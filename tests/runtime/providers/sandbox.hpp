@@ -163,7 +163,8 @@ protected:
   std::string drive(const std::string& id, std::uint64_t generation, const std::string& step = "") {
     (void)spec(id);
     std::vector<std::string> words{(data / "bin/sandbox_driver").string(), options.data_dir.string(), options.agent.string(),
-                                   options.launcher.string(), options.use_cgroups ? "yes" : "no", id, "fs_" + id,
+                                   options.launcher.string(), options.use_cgroups ? "yes" : "no",
+                                   std::to_string(options.uid_first), id, "fs_" + id,
                                    std::to_string(generation)};
     if (!step.empty())
       words.push_back(step);

@@ -1,6 +1,6 @@
 /// Makes a sandbox as a server would, in a process that a test may kill.
 ///
-///   sandbox_driver DATA AGENT LAUNCHER CGROUPS ENVIRONMENT FILES GENERATION [STEP]
+///   sandbox_driver DATA AGENT LAUNCHER CGROUPS UID ENVIRONMENT FILES GENERATION [STEP]
 ///
 /// Prints the handle. With STEP it kills itself (SIGKILL) at that step of create.
 
@@ -12,14 +12,16 @@
 #include "runtime/providers/bubblewrap.hpp"
 
 int main(int argc, char** argv) {
-  if (argc < 8)
+  if (argc < 9)
     return 64;
   holt::providers::bubblewrap_options options;
   options.data_dir = argv[1];
   options.agent = argv[2];
   options.launcher = argv[3];
   options.use_cgroups = std::string(argv[4]) == "yes";
-  const std::string step = argc > 8 ? argv[8] : "";
+  options.uid_first = static_cast<std::uint32_t>(std::strtoul(argv[5], nullptr, 10));
+  options.uid_count = 90;
+  const std::string step = argc > 9 ? argv[9] : "";
   options.cut = [&step](std::string_view reached) {
     if (reached == step)
       std::raise(SIGKILL);
@@ -31,9 +33,9 @@ int main(int argc, char** argv) {
     return 1;
   }
   holt::actors::instance_spec spec;
-  spec.environment_id = argv[5];
-  spec.file_system_id = argv[6];
-  spec.generation = std::strtoull(argv[7], nullptr, 10);
+  spec.environment_id = argv[6];
+  spec.file_system_id = argv[7];
+  spec.generation = std::strtoull(argv[8], nullptr, 10);
   spec.new_files = true;
   const auto made = (*provider)->create(spec);
   if (!made) {
