@@ -196,6 +196,7 @@ process::~process() {
 int process::launch() {
   started_ = loop_.now();
   started_wall_ = wall_now();
+  started_ticks_ = ticks_now();
   int error = plan_.start.terminal ? launch_on_terminal() : launch_on_pipes();
   if (error != 0)
     return error;
@@ -583,6 +584,7 @@ tree_signs process::signs() const {
   out.cookie = "HOLT_OP=" + plan_.op_id;
   out.leader = reaped_ ? 0 : pid_;
   out.seen = seen_;
+  out.since = started_ticks_;
   out.session = reaped_ && owner_.is_leader(pid_, *this) ? 0 : pid_;
   return out;
 }

@@ -137,8 +137,9 @@ public:
   bool ended() const {
     return ended_;
   }
+  /// Nothing more happens to it: no pipe is open, and no stop of what it left behind goes on.
   bool over() const {
-    return ended_ && out_.closed && err_.closed;
+    return ended_ && out_.closed && err_.closed && (!stopping_ || tree_dead_) && when_stopped_.empty();
   }
   const std::shared_ptr<output_log>& log() const {
     return log_;
@@ -246,6 +247,7 @@ private:
   running_time started_{0};
   running_time ended_at_{0};
   std::int64_t started_wall_ = 0;
+  std::uint64_t started_ticks_ = 0;
   bool drained_ = false;
   bool ended_ = false;
   bool output_open_ = false;

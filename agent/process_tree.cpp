@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <unordered_map>
 
 #include <dirent.h>
@@ -33,7 +34,25 @@ std::optional<process_entry> parse_stat(std::string_view text) {
       return std::nullopt;
     at = next;
   }
+  // The start is the 22nd field, and this is before the 7th.
+  for (int field = 0; field < 15; ++field) {
+    while (at < stop && *at == ' ')
+      ++at;
+    while (at < stop && *at != ' ')
+      ++at;
+  }
+  while (at < stop && *at == ' ')
+    ++at;
+  if (std::from_chars(at, stop, out.started).ec != std::errc{})
+    out.started = ~0ull;
   return out;
+}
+
+std::uint64_t ticks_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  auto ticks = static_cast<std::uint64_t>(now.tv_sec) * 100 + static_cast<std::uint64_t>(now.tv_nsec) / 10'000'000;
+  return ticks > 2 ? ticks - 2 : 0;
 }
 
 std::vector<pid_t> members(const std::vector<process_entry>& all, const tree_signs& signs, pid_t self,
@@ -78,7 +97,7 @@ std::vector<pid_t> members(const std::vector<process_entry>& all, const tree_sig
   close_over();
   bool by_cookie = false;
   std::erase_if(rest, [&](auto* entry) {
-    if (entry->zombie || !has_cookie(entry->pid))
+    if (entry->zombie || entry->started < signs.since || !has_cookie(entry->pid))
       return false;
     take(*entry);
     by_cookie = true;

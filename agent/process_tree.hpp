@@ -19,6 +19,7 @@ struct process_entry {
   pid_t group = 0;
   pid_t session = 0;
   bool zombie = false;
+  std::uint64_t started = 0; // ticks of 10 ms since boot
 };
 
 /// The contents of /proc/PID/stat. Pure; the name in it may hold anything.
@@ -34,7 +35,12 @@ struct tree_signs {
   std::unordered_set<pid_t> seen;
   /// The session and group that the leader made; 0 when their number may belong to another by now.
   pid_t session = 0;
+  /// What started before the leader did isn't asked for its environment: on a person's machine that is nearly everything.
+  std::uint64_t since = 0;
 };
+
+/// Now, as process_entry::started counts; a little early rather than late.
+std::uint64_t ticks_now();
 
 /// Whose members are those of the signs, given every process: closes over parents, sessions and groups. Pure.
 /// `has_cookie` is asked only for those that no other sign names.
