@@ -36,6 +36,8 @@ constexpr std::size_t small_buffer = 4 * 1024;
 constexpr std::uint64_t max_drained = 256 * 1024;
 /// Bytes that one coroutine writes before others have their turn.
 constexpr std::size_t turn_bytes = 2 * 1024 * 1024;
+/// For the count of requests only, as others count it: nobody was left to answer.
+constexpr unsigned client_closed = 499;
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 std::string_view view(beast::string_view text) {
@@ -898,7 +900,9 @@ private:
         else
           co_await serve(*wanted);
       }
-      if (answer_ == answer_state::none)
+      if (answer_ == answer_state::none && broken_)
+        status_ = client_closed; // cut before there was an answer
+      else if (answer_ == answer_state::none)
         refuse("server.internal", "A fault of the server: the request was not answered.");
       if (answer_ == answer_state::whole) {
         answer_ = answer_state::finished;
