@@ -126,6 +126,8 @@ void sql_store::purge_environment(std::string id, std::uint64_t expected_generat
   work.push_back({"DELETE FROM environments WHERE id = $1 "
                   "AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.environment_id = $1)",
                   values(id), store_errc::fenced});
+  // Whoever asked for this deletion may have died since: what its client polls ends with the rows.
+  work.push_back({"UPDATE operations SET status = 'done' WHERE environment_id = $1 AND status = 'running'", values(id)});
   database_->write(std::move(work), answer(std::move(reply), [](const unit_result&) { return true; }));
 }
 

@@ -157,8 +157,8 @@ public:
   /// 18).
   virtual void swap_seen(std::string environment_id, std::string holder, std::string identity, std::int64_t expires_at,
                          store_reply<std::string> reply) = 0;
-  /// Removes the rows of a deleted environment, fenced by the generation of its instance row (0: it has none). Not
-  /// there, or not deleted: not_found.
+  /// Removes the rows of a deleted environment, fenced by the generation of its instance row (0: it has none), and
+  /// marks its running operations done. Not there, or not deleted: not_found.
   virtual void purge_environment(std::string id, std::uint64_t expected_generation, store_reply<bool> reply) = 0;
   /// Environments that have an instance row of one of these statuses (none given: of any), deleted or not; or with
   /// `deleted_only` the deleted ones, also those without a row unless statuses are given. In pages by id (cursor = last

@@ -108,7 +108,7 @@ TEST_F(instances, a_deleted_environment_is_still_carried_to_its_end) {
   EXPECT_EQ(db().purge_environment("env_1", 2u), true);
   EXPECT_EQ(error_of(db().load_environment("env_1")), store_errc::not_found);
   EXPECT_EQ(error_of(db().purge_environment("env_1", 2u)), store_errc::not_found);
-  EXPECT_EQ(db().get_operation("org_a", "op_1")->status, "running") << "the operation outlives its environment";
+  EXPECT_EQ(db().get_operation("org_a", "op_1")->status, "done") << "the operation outlives its environment, and ends with it";
 }
 
 TEST_F(instances, an_environment_is_purged_only_once_it_is_deleted) {
