@@ -1,5 +1,5 @@
-/// create → connected beside a one-shot bubblewrap of the same profile, in turn, and the private memory of sandboxes that
-/// stay: sandbox_bench [ROUNDS] [LIVE] [PREPARED]. As root. Prints medians, and ratios taken round by round.
+/// create → connected beside a one-shot bubblewrap of the same profile, in turn, and the private memory of sandboxes
+/// that stay: sandbox_bench [ROUNDS] [LIVE] [PREPARED]. As root. Prints medians, and ratios taken round by round.
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -51,8 +51,8 @@ void run(const std::vector<std::string>& words, int seccomp) {
   posix_spawn_file_actions_adddup2(&actions, seccomp, 7);
   pid_t pid = 0;
   int status = 0;
-  if (::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environment.data()) != 0 ||
-      ::waitpid(pid, &status, 0) != pid || status != 0)
+  if (::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environment.data()) != 0
+      || ::waitpid(pid, &status, 0) != pid || status != 0)
     std::fprintf(stderr, "one shot failed: %d\n", status);
   posix_spawn_file_actions_destroy(&actions);
 }
@@ -123,7 +123,8 @@ int main(int argc, char** argv) {
     return 1;
   const auto plain = providers::bwrap_arguments(profile);
   std::vector<std::string> launched{programs->launcher, "--last-fd", "7", "--uid", "699999", "--gid", "699999", "--"};
-  std::vector<std::string> dropped{"/usr/bin/setpriv", "--reuid=699999", "--regid=699999", "--clear-groups", "--no-new-privs"};
+  std::vector<std::string> dropped{"/usr/bin/setpriv", "--reuid=699999", "--regid=699999", "--clear-groups",
+                                   "--no-new-privs"};
   launched.insert(launched.end(), plain.begin(), plain.end());
   dropped.insert(dropped.end(), plain.begin(), plain.end());
 
@@ -158,9 +159,14 @@ int main(int argc, char** argv) {
     // What one leaves to the kernel (namespaces are torn down later) slows the next: each comes first in turn.
     for (int turn = 0; turn < 3; ++turn) {
       switch ((round + turn) % 3) {
-      case 0: one_shot.push_back(time(launched)); break;
-      case 1: with_setpriv.push_back(time(dropped)); break;
-      default: create();
+      case 0:
+        one_shot.push_back(time(launched));
+        break;
+      case 1:
+        with_setpriv.push_back(time(dropped));
+        break;
+      default:
+        create();
       }
     }
     ratio.push_back(created.back() / one_shot.back());
@@ -168,11 +174,12 @@ int main(int argc, char** argv) {
   }
   std::printf("one-shot bwrap, same profile, dropped by holt-launch  %6.2f ms\n", median(one_shot));
   std::printf("one-shot bwrap, same profile, dropped by setpriv      %6.2f ms\n", median(with_setpriv));
-  std::printf("create of a new environment and connect               %6.2f ms  = %.2f and %.2f of these\n", median(created),
-              median(ratio), median(setpriv_ratio));
+  std::printf("create of a new environment and connect               %6.2f ms  = %.2f and %.2f of these\n",
+              median(created), median(ratio), median(setpriv_ratio));
   std::printf("destroy                                               %6.2f ms\n", median(destroyed));
 
-  for (const auto* step : {"directories", "uid", "files", "intent", "cgroups", "socket", "launched", "listening", "recorded"})
+  for (const auto* step :
+       {"directories", "uid", "files", "intent", "cgroups", "socket", "launched", "listening", "recorded"})
     std::printf("  %-12s at %6.2f ms\n", step, median(steps[step]));
 
   const auto before = memory_of(::getpid());
@@ -201,8 +208,9 @@ int main(int argc, char** argv) {
   };
   const auto agent = sum(agents);
   const auto launcher = sum(launchers);
-  std::printf("%d live sandboxes, KiB each: private %ld (agent %ld, bwrap %ld, server %ld), resident %ld (agent %ld, bwrap %ld)\n", live,
-              (agent.own + launcher.own + after.own - before.own) / live, agent.own / live, launcher.own / live,
+  std::printf("%d live sandboxes, KiB each: private %ld (agent %ld, bwrap %ld, server %ld), resident %ld (agent %ld, "
+              "bwrap %ld)\n",
+              live, (agent.own + launcher.own + after.own - before.own) / live, agent.own / live, launcher.own / live,
               (after.own - before.own) / live, (agent.resident + launcher.resident) / live, agent.resident / live,
               launcher.resident / live);
   for (int at = 0; at < live; ++at)
@@ -235,7 +243,8 @@ int main(int argc, char** argv) {
       (void)(*made)->destroy(spec.environment_id, "", ~0ULL);
     }
     std::printf("posix_spawn of a static program                       %6.2f ms\n", median(spawned));
-    std::printf("claim of a prepared sandbox and connect               %6.2f ms  = %.2f of it\n", median(claimed), median(claims));
+    std::printf("claim of a prepared sandbox and connect               %6.2f ms  = %.2f of it\n", median(claimed),
+                median(claims));
   }
   made->reset();
   std::error_code error;

@@ -1,13 +1,15 @@
 /// holt-launch: the step between the server and bubblewrap (spec 33).
 ///
-/// The server must never fork, and posix_spawn can't drop privileges. So it spawns this program, which does everything that
-/// has to happen in a process of its own before the sandbox exists: a session, the cgroups, limits, the environment's own
-/// uid, and no descriptor but those that are meant for the sandbox. Then it becomes bubblewrap (same pid).
+/// The server must never fork, and posix_spawn can't drop privileges. So it spawns this program, which does everything
+/// that has to happen in a process of its own before the sandbox exists: a session, the cgroups, limits, the
+/// environment's own uid, and no descriptor but those that are meant for the sandbox. Then it becomes bubblewrap (same
+/// pid).
 ///
 ///   holt-launch [option value]... -- PROGRAM [ARGUMENT]...
 ///
 ///   --last-fd N          highest descriptor that stays open
-///   --record-fd N        writes "PID START_TIME\n" there before anything else: how a server that died finds the launch.
+///   --record-fd N        writes "PID START_TIME\n" there before anything else: how a server that died finds the
+///   launch.
 ///                        Stays open: bubblewrap adds the sandbox's first process there
 ///   --join-fd N          an open cgroup `tasks` or `cgroup.procs` file to enter (may repeat)
 ///   --rlimit NAME=VALUE  nofile, fsize, core, nproc, data (may repeat); the hard limit too, never raised
@@ -96,7 +98,11 @@ void limit(char* text) {
   const struct {
     const char* name;
     int resource;
-  } known[] = {{"nofile", RLIMIT_NOFILE}, {"fsize", RLIMIT_FSIZE}, {"core", RLIMIT_CORE}, {"nproc", RLIMIT_NPROC}, {"data", RLIMIT_DATA}};
+  } known[] = {{"nofile", RLIMIT_NOFILE},
+               {"fsize", RLIMIT_FSIZE},
+               {"core", RLIMIT_CORE},
+               {"nproc", RLIMIT_NPROC},
+               {"data", RLIMIT_DATA}};
   for (const auto& entry : known) {
     if (strcmp(entry.name, text) != 0)
       continue;

@@ -51,7 +51,15 @@ using steady = std::chrono::steady_clock;
 
 // Descriptors of the launched process. The first ones are the agent's; bubblewrap closes the next two before the agent
 // starts, and the launcher closes the rest before bubblewrap starts.
-enum launch_fd : int { fd_stderr = 2, fd_listen = 3, fd_state = 4, fd_ready = 5, fd_record = 6, fd_seccomp = 7, fd_join = 8 };
+enum launch_fd : int {
+  fd_stderr = 2,
+  fd_listen = 3,
+  fd_state = 4,
+  fd_ready = 5,
+  fd_record = 6,
+  fd_seccomp = 7,
+  fd_join = 8
+};
 
 constexpr const char* record_file = "instance.json";
 constexpr const char* launch_file = "launch";
@@ -64,10 +72,12 @@ constexpr std::uint64_t own_processes = 4;
 tl::unexpected<provider_error> fail(provider_errc code, std::string detail) {
   return tl::unexpected(provider_error{code, std::move(detail)});
 }
-tl::unexpected<provider_error> fail_errno(std::string_view what) { return fail(provider_errc::failed, errno_text(what)); }
+tl::unexpected<provider_error> fail_errno(std::string_view what) {
+  return fail(provider_errc::failed, errno_text(what));
+}
 
-/// An address that names the socket through a descriptor of its directory: no limit of 108 bytes on where the data lies,
-/// and no walk along a path that could change.
+/// An address that names the socket through a descriptor of its directory: no limit of 108 bytes on where the data
+/// lies, and no walk along a path that could change.
 sockaddr_un socket_address(int run_directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -81,7 +91,7 @@ bool is_reachable_by_all(const fs::path& directory) {
   fs::path walked;
   for (const auto& part : directory) {
     walked /= part;
-    struct stat status{};
+    struct stat status {};
     if (::stat(walked.c_str(), &status) != 0 || (status.st_mode & S_IXOTH) == 0)
       return false;
   }
@@ -103,7 +113,8 @@ std::string take_available(int fd, std::size_t max) {
 }
 
 std::int64_t now_microseconds() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 /// What one launch is given: a program, and descriptors under fixed numbers.
@@ -188,13 +199,16 @@ std::optional<pid_t> parse_child_pid(const std::string& text) {
 
 class bubblewrap final : public provider_backend {
 public:
-  explicit bubblewrap(bubblewrap_options options) : options_(std::move(options)) {}
+  explicit bubblewrap(bubblewrap_options options) : options_(std::move(options)) {
+  }
   ~bubblewrap() override;
 
   /// Everything that may fail of starting up.
   tl::expected<void, std::string> start();
 
-  provider_report report() const override { return report_; }
+  provider_report report() const override {
+    return report_;
+  }
   provider_result<created_instance> create(const instance_spec& spec) override;
   provider_result<void> resume(const std::string& handle) override;
   provider_result<void> suspend(const std::string& handle, std::uint64_t generation) override;
@@ -222,7 +236,9 @@ private:
 
   provider_result<environment> open_environment(const std::string& id, bool make);
   std::optional<instance_record> recorded(const environment& place) const;
-  bool is_current(const instance_record& record) const { return record.boot == boot_ && is_alive(record.agent); }
+  bool is_current(const instance_record& record) const {
+    return record.boot == boot_ && is_alive(record.agent);
+  }
   /// The environment and record that a handle names; `gone` when it names none that lives.
   provider_result<std::pair<environment, instance_record>> find_live(const std::string& handle);
 
@@ -238,7 +254,8 @@ private:
   provider_result<launch> launch_sandbox(const environment& place, const instance_spec& spec, std::optional<uid_t> uid,
                                          cgroups::placed& groups, int listener);
   provider_result<pid_t> await_agent(const environment& place, launch& started);
-  launch_plan plan_for(const sandbox_profile& profile, const fs::path& environment, const fs::path& program_directory) const;
+  launch_plan plan_for(const sandbox_profile& profile, const fs::path& environment,
+                       const fs::path& program_directory) const;
   std::vector<std::string> limit_arguments(const environment_limits& limits) const;
   environment_limits effective(const environment_limits& asked) const;
 
@@ -261,7 +278,9 @@ private:
   provider_result<void> remove_through_trash(int at, const std::string& name, const std::string& label);
   tl::expected<void, std::string> check_required();
   void describe();
-  bool cut(std::string_view step) const { return options_.cut && options_.cut(step); }
+  bool cut(std::string_view step) const {
+    return options_.cut && options_.cut(step);
+  }
 
   bubblewrap_options options_;
   bool root_ = false;
@@ -290,14 +309,18 @@ private:
 constexpr const char* spare_prefix = "spare-";
 constexpr const char* spare_files = "fs";
 
-bool is_spare(const std::string& id) { return id.rfind(spare_prefix, 0) == 0; }
+bool is_spare(const std::string& id) {
+  return id.rfind(spare_prefix, 0) == 0;
+}
 
-// Directories that exist on every Debian and mean nothing to a sandbox: seen through by the launcher's own mount namespace.
+// Directories that exist on every Debian and mean nothing to a sandbox: seen through by the launcher's own mount
+// namespace.
 constexpr const char* exposed_environment = "/mnt";
 constexpr const char* exposed_etc = "/media";
 constexpr const char* exposed_program = "/srv";
 
-// -- start -------------------------------------------------------------------------------------------------------------
+// -- start
+// -------------------------------------------------------------------------------------------------------------
 
 tl::expected<void, std::string> bubblewrap::start() {
   root_ = ::geteuid() == 0;
@@ -339,8 +362,9 @@ tl::expected<void, std::string> bubblewrap::start() {
       return tl::unexpected(program->string() + ": " + error.message());
   }
   const auto hidden = [](const fs::path& directory) { return !is_reachable_by_all(directory); };
-  expose_ = root_ && (hidden(options_.data_dir) || hidden(options_.etc_dir) || hidden(options_.agent.parent_path()) ||
-                      hidden(options_.launcher.parent_path()));
+  expose_ = root_
+            && (hidden(options_.data_dir) || hidden(options_.etc_dir) || hidden(options_.agent.parent_path())
+                || hidden(options_.launcher.parent_path()));
   if (options_.use_cgroups) {
     // Two servers with two data directories share a machine, but no group.
     std::size_t hash = std::hash<std::string>{}(options_.data_dir.string());
@@ -364,8 +388,9 @@ void bubblewrap::describe() {
   auto& lacks = report_.missing;
   if (!report_.available)
     return;
-  has = {"user_namespace", "pid_namespace", "mount_namespace", "ipc_namespace", "uts_namespace", "network_namespace",
-         "cgroup_namespace", "seccomp", "no_new_privileges", "open_files_limit", "file_size_limit"};
+  has = {"user_namespace",    "pid_namespace",     "mount_namespace",  "ipc_namespace",
+         "uts_namespace",     "network_namespace", "cgroup_namespace", "seccomp",
+         "no_new_privileges", "open_files_limit",  "file_size_limit"};
   const auto& groups = groups_.features();
   const auto tell = [&](bool there, const char* feature, const char* otherwise) {
     if (there)
@@ -373,10 +398,14 @@ void bubblewrap::describe() {
     else
       lacks.emplace_back(otherwise);
   };
-  tell(root_, "own_uid", "a uid for each environment: the server doesn't run as root, and all sandboxes run as its user");
-  tell(groups.memory, "memory_limit", "a limit on an environment's memory: no writable cgroup; only each process is limited (RLIMIT_DATA)");
-  tell(groups.processes, "process_limit", root_ ? "a limit on an environment's processes by cgroup: RLIMIT_NPROC of its uid takes its place"
-                                                : "a limit on an environment's processes: no writable cgroup; RLIMIT_NPROC counts all processes of the server's user");
+  tell(root_, "own_uid",
+       "a uid for each environment: the server doesn't run as root, and all sandboxes run as its user");
+  tell(groups.memory, "memory_limit",
+       "a limit on an environment's memory: no writable cgroup; only each process is limited (RLIMIT_DATA)");
+  tell(groups.processes, "process_limit",
+       root_ ? "a limit on an environment's processes by cgroup: RLIMIT_NPROC of its uid takes its place"
+             : "a limit on an environment's processes: no writable cgroup; RLIMIT_NPROC counts all processes of the "
+               "server's user");
   tell(groups.cpu, "cpu_limit", "a limit on an environment's cpu: no writable cgroup");
   tell(groups.freezer, "freezer", "a freezer: suspend stops processes by signals, which they can notice");
   lacks.emplace_back("a quota on an environment's disk");
@@ -408,7 +437,7 @@ void bubblewrap::look_through_environments() {
   const auto now = ::time(nullptr);
   for (const auto& entry : fs::directory_iterator(options_.data_dir / "envs", error)) {
     const auto id = entry.path().filename().string();
-    struct stat state{};
+    struct stat state {};
     if (is_spare(id)) {
       discard(id); // of a server before this one, perhaps with another agent
       continue;
@@ -417,9 +446,9 @@ void bubblewrap::look_through_environments() {
       continue;
     if (root_ && state.st_uid >= options_.uid_first && state.st_uid - options_.uid_first < options_.uid_count)
       uids_->adopt(id, state.st_uid);
-    struct stat files{};
-    const bool empty = ::fstatat(environments_.get(), (id + "/files").c_str(), &files, AT_SYMLINK_NOFOLLOW) != 0 ||
-                       files.st_nlink == 2;
+    struct stat files {};
+    const bool empty = ::fstatat(environments_.get(), (id + "/files").c_str(), &files, AT_SYMLINK_NOFOLLOW) != 0
+                       || files.st_nlink == 2;
     const auto age = now - std::max(state.st_mtim.tv_sec, files.st_mtim.tv_sec);
     if (empty && age > std::chrono::seconds(options_.state_retention).count())
       (void)forget(id);
@@ -472,7 +501,8 @@ tl::expected<void, std::string> bubblewrap::self_test() {
   return tl::unexpected(text.empty() ? std::string("the trial sandbox ended without a word") : text);
 }
 
-// -- directories and records -------------------------------------------------------------------------------------------
+// -- directories and records
+// -------------------------------------------------------------------------------------------
 
 provider_result<bubblewrap::environment> bubblewrap::open_environment(const std::string& id, bool make) {
   if (!is_valid_name(id))
@@ -524,7 +554,8 @@ provider_result<std::pair<bubblewrap::environment, instance_record>> bubblewrap:
   return std::pair(std::move(*place), std::move(*record));
 }
 
-// -- create ------------------------------------------------------------------------------------------------------------
+// -- create
+// ------------------------------------------------------------------------------------------------------------
 
 environment_limits bubblewrap::effective(const environment_limits& asked) const {
   auto limits = options_.default_limits;
@@ -566,12 +597,13 @@ provider_result<created_instance> bubblewrap::make_instance(const instance_spec&
   if (!place)
     return tl::unexpected(place.error());
   const auto answer = [&](const instance_record& record) {
-    return created_instance{write_handle({spec.environment_id, record.generation}), record.created_at,
-                            {"/workspace", "/skills", "/tmp"}};
+    return created_instance{
+        write_handle({spec.environment_id, record.generation}), record.created_at, {"/workspace", "/skills", "/tmp"}};
   };
   if (const auto old = place->fresh ? std::nullopt : recorded(*place); old && is_current(*old)) {
     if (old->generation > spec.generation)
-      return fail(provider_errc::younger_generation, "an instance of generation " + std::to_string(old->generation) + " runs");
+      return fail(provider_errc::younger_generation,
+                  "an instance of generation " + std::to_string(old->generation) + " runs");
     if (old->generation == spec.generation && old->started && old->file_system == spec.file_system_id) {
       if (auto woken = resume(write_handle({spec.environment_id, old->generation})); !woken)
         return tl::unexpected(woken.error());
@@ -614,9 +646,10 @@ provider_result<created_instance> bubblewrap::make_instance(const instance_spec&
     return fail(provider_errc::failed, "cut");
 
   const auto limits = effective(spec.limits);
-  auto groups = groups_.create(spec.environment_id,
-                               {limits.memory_bytes,
-                                limits.processes ? std::optional(*limits.processes + own_processes) : std::nullopt, limits.cpus});
+  auto groups =
+      groups_.create(spec.environment_id,
+                     {limits.memory_bytes,
+                      limits.processes ? std::optional(*limits.processes + own_processes) : std::nullopt, limits.cpus});
   if (!groups)
     return fail(provider_errc::failed, groups.error());
   if (cut("cgroups"))
@@ -658,8 +691,8 @@ provider_result<created_instance> bubblewrap::make_instance(const instance_spec&
   return answer(record);
 }
 
-provider_result<void> bubblewrap::prepare_files(const environment& place, const instance_spec& spec, std::optional<uid_t> uid,
-                                                unique_fd& unsynced) {
+provider_result<void> bubblewrap::prepare_files(const environment& place, const instance_spec& spec,
+                                                std::optional<uid_t> uid, unique_fd& unsynced) {
   const auto files = make_directory(place.directory.get(), "files", 0711);
   const auto state = make_directory(place.directory.get(), "state", 0700);
   if (!files || !state)
@@ -683,12 +716,13 @@ provider_result<void> bubblewrap::prepare_files(const environment& place, const 
   // The workspace is made last: a file system without it was never acknowledged.
   if (uid) {
     for (const int directory : {workspace.get(), state.get()}) {
-      struct stat status{};
+      struct stat status {};
       if (::fstat(directory, &status) != 0)
         return fail_errno("file system");
       // Of the whole tree when the data came from a server that ran as another user.
       const bool alone = made_now && (directory == workspace.get() || place.fresh);
-      if (status.st_uid != *uid && !(alone ? ::fchown(directory, *uid, *uid) == 0 : change_owner(directory, *uid, *uid)))
+      if (status.st_uid != *uid
+          && !(alone ? ::fchown(directory, *uid, *uid) == 0 : change_owner(directory, *uid, *uid)))
         return fail_errno("giving the files to the environment's uid");
     }
   }
@@ -699,8 +733,8 @@ provider_result<unique_fd> bubblewrap::make_listener(const environment& place) {
   ::unlinkat(place.run.get(), socket_file, 0);
   unique_fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const auto address = socket_address(place.run.get());
-  if (!listener || ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(listener.get(), listen_backlog) != 0)
+  if (!listener || ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0
+      || ::listen(listener.get(), listen_backlog) != 0)
     return fail_errno("agent's socket");
   return listener;
 }
@@ -715,11 +749,12 @@ std::vector<std::string> bubblewrap::limit_arguments(const environment_limits& l
     limit("nofile", *limits.open_files);
   if (limits.file_size_bytes)
     limit("fsize", *limits.file_size_bytes);
-  // Each process for itself, which is less than was asked for; report() says so. Not the address space: run-times reserve
-  // far more of it than they use.
+  // Each process for itself, which is less than was asked for; report() says so. Not the address space: run-times
+  // reserve far more of it than they use.
   if (limits.memory_bytes && !groups_.features().memory)
     limit("data", *limits.memory_bytes);
-  // As root the uid is the environment's alone. Else the user's other processes would count, and the limit would hit them.
+  // As root the uid is the environment's alone. Else the user's other processes would count, and the limit would hit
+  // them.
   if (limits.processes && !groups_.features().processes && root_)
     limit("nproc", *limits.processes + own_processes);
   return result;
@@ -753,7 +788,8 @@ launch_plan bubblewrap::plan_for(const sandbox_profile& profile, const fs::path&
 }
 
 provider_result<bubblewrap::launch> bubblewrap::launch_sandbox(const environment& place, const instance_spec& spec,
-                                                               std::optional<uid_t> uid, cgroups::placed& groups, int listener) {
+                                                               std::optional<uid_t> uid, cgroups::placed& groups,
+                                                               int listener) {
   const bool host_network = spec.network == "host";
   const auto etc = build_etc(options_.etc_dir, host_network);
   if (!etc)
@@ -772,18 +808,29 @@ provider_result<bubblewrap::launch> bubblewrap::launch_sandbox(const environment
   profile.host_network = host_network;
   profile.seccomp_fd = fd_seccomp;
   profile.info_fd = fd_record;
-  profile.arguments = {"serve",       "--listen-fd", std::to_string(fd_listen), "--state-fd", std::to_string(fd_state),
-                       "--ready-fd",  std::to_string(fd_ready),                 "--workspace", "/workspace",
-                       "--skills",    "/skills",     "--tmp",                   "/tmp"};
+  profile.arguments = {"serve",
+                       "--listen-fd",
+                       std::to_string(fd_listen),
+                       "--state-fd",
+                       std::to_string(fd_state),
+                       "--ready-fd",
+                       std::to_string(fd_ready),
+                       "--workspace",
+                       "/workspace",
+                       "--skills",
+                       "/skills",
+                       "--tmp",
+                       "/tmp"};
   auto plan = plan_for(profile, place.path, options_.agent.parent_path());
 
   auto ready = make_pipe();
   auto errors = make_pipe();
   auto filter = reopen(seccomp_.get());
-  // A file, not a pipe: bubblewrap must be able to write there when this server is gone, or it would die of it and leave a
-  // sandbox that waits for ever. The lock goes with the descriptor and ends once both have written who they are:
-  // whoever gets it afterwards knows of every launch there was.
-  unique_fd launch_record(::openat(place.run.get(), launch_file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  // A file, not a pipe: bubblewrap must be able to write there when this server is gone, or it would die of it and
+  // leave a sandbox that waits for ever. The lock goes with the descriptor and ends once both have written who they
+  // are: whoever gets it afterwards knows of every launch there was.
+  unique_fd launch_record(
+      ::openat(place.run.get(), launch_file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!ready || !errors || !filter || !launch_record || ::flock(launch_record.get(), LOCK_EX | LOCK_NB) != 0)
     return fail_errno("descriptors of the sandbox");
   plan.give(errors->write.get(), fd_stderr);
@@ -800,7 +847,8 @@ provider_result<bubblewrap::launch> bubblewrap::launch_sandbox(const environment
   options.insert(options.end(), {"--last-fd", std::to_string(plan.last), "--oom", "0"});
   const auto rlimits = limit_arguments(limits);
   options.insert(options.end(), rlimits.begin(), rlimits.end());
-  options.insert(options.end(), {"--state-path", (place.path / "state").string(), "--state-fd", std::to_string(fd_state)});
+  options.insert(options.end(),
+                 {"--state-path", (place.path / "state").string(), "--state-fd", std::to_string(fd_state)});
   if (uid)
     options.insert(options.end(), {"--uid", std::to_string(*uid), "--gid", std::to_string(*uid)});
   plan.arguments.insert(plan.arguments.begin() + 1, options.begin(), options.end());
@@ -832,7 +880,8 @@ provider_result<pid_t> bubblewrap::await_agent(const environment& place, launch&
   }
 }
 
-// -- spares ------------------------------------------------------------------------------------------------------------
+// -- spares
+// ------------------------------------------------------------------------------------------------------------
 
 bubblewrap::~bubblewrap() {
   {
@@ -886,9 +935,9 @@ void bubblewrap::discard(const std::string& environment_id) {
 }
 
 std::optional<created_instance> bubblewrap::claim_spare(const instance_spec& spec) {
-  if (!spec.new_files || spec.network != "none" || spec.image || !(spec.limits == environment_limits{}) ||
-      !is_valid_name(spec.environment_id) || !is_valid_name(spec.file_system_id) || uids_->find(spec.environment_id) ||
-      ::faccessat(environments_.get(), spec.environment_id.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+  if (!spec.new_files || spec.network != "none" || spec.image || !(spec.limits == environment_limits{})
+      || !is_valid_name(spec.environment_id) || !is_valid_name(spec.file_system_id) || uids_->find(spec.environment_id)
+      || ::faccessat(environments_.get(), spec.environment_id.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0)
     return std::nullopt;
   std::string id;
   {
@@ -907,18 +956,20 @@ std::optional<created_instance> bubblewrap::claim_spare(const instance_spec& spe
     record->generation = spec.generation;
     record->created_at = now_microseconds();
     record->file_system = spec.file_system_id;
-    // The sandbox doesn't notice: what is mounted stays mounted whatever its directory is called. Until the last rename a
-    // crash leaves a spare, which the next start discards.
-    if (!files || ::renameat(files.get(), spare_files, files.get(), spec.file_system_id.c_str()) != 0 ||
-        !replace_file(place->run.get(), record_file, write_record(*record), 0600) ||
-        (root_ && !uids_->rename(id, spec.environment_id)) ||
-        ::renameat2(environments_.get(), id.c_str(), environments_.get(), spec.environment_id.c_str(), RENAME_NOREPLACE) != 0)
+    // The sandbox doesn't notice: what is mounted stays mounted whatever its directory is called. Until the last rename
+    // a crash leaves a spare, which the next start discards.
+    if (!files || ::renameat(files.get(), spare_files, files.get(), spec.file_system_id.c_str()) != 0
+        || !replace_file(place->run.get(), record_file, write_record(*record), 0600)
+        || (root_ && !uids_->rename(id, spec.environment_id))
+        || ::renameat2(environments_.get(), id.c_str(), environments_.get(), spec.environment_id.c_str(),
+                       RENAME_NOREPLACE)
+               != 0)
       return std::nullopt;
     // One flush of the directory takes the renames along; the ledger is flushed by its own.
     if (!uids_->sync() || ::fsync(environments_.get()) != 0 || ::fsync(files.get()) != 0)
       return std::nullopt;
-    return created_instance{write_handle({spec.environment_id, spec.generation}), record->created_at,
-                            {"/workspace", "/skills", "/tmp"}};
+    return created_instance{
+        write_handle({spec.environment_id, spec.generation}), record->created_at, {"/workspace", "/skills", "/tmp"}};
   };
   auto claimed = claim();
   if (!claimed)
@@ -928,7 +979,8 @@ std::optional<created_instance> bubblewrap::claim_spare(const instance_spec& spe
   return claimed;
 }
 
-// -- ending ------------------------------------------------------------------------------------------------------------
+// -- ending
+// ------------------------------------------------------------------------------------------------------------
 
 std::optional<bubblewrap::past_launch> bubblewrap::launched(const environment& place) const {
   const unique_fd file(::openat(place.run.get(), launch_file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
@@ -1000,7 +1052,8 @@ provider_result<void> bubblewrap::clean_up(const environment& place) {
   return {};
 }
 
-provider_result<void> bubblewrap::destroy(const std::string& environment_id, const std::string&, std::uint64_t generation) {
+provider_result<void> bubblewrap::destroy(const std::string& environment_id, const std::string&,
+                                          std::uint64_t generation) {
   reap();
   auto place = open_environment(environment_id, false);
   if (!place)
@@ -1008,7 +1061,8 @@ provider_result<void> bubblewrap::destroy(const std::string& environment_id, con
   if (!place->run)
     return {};
   if (const auto record = recorded(*place); record && record->generation > generation && record->boot == boot_)
-    return fail(provider_errc::younger_generation, "the instance is of generation " + std::to_string(record->generation));
+    return fail(provider_errc::younger_generation,
+                "the instance is of generation " + std::to_string(record->generation));
   return clean_up(*place);
 }
 
@@ -1059,7 +1113,8 @@ provider_result<void> bubblewrap::forget(const std::string& environment_id) {
   return uids_->release(environment_id) ? provider_result<void>() : fail_errno("uids");
 }
 
-// -- suspend, resume, look ---------------------------------------------------------------------------------------------
+// -- suspend, resume, look
+// ---------------------------------------------------------------------------------------------
 
 /// Without a freezer: stops (or continues) everything in the sandbox by signals.
 bool bubblewrap::set_stopped(const instance_record& record, bool stopped) const {
@@ -1090,7 +1145,8 @@ provider_result<void> bubblewrap::suspend(const std::string& handle, std::uint64
     return live.error().code == provider_errc::gone ? provider_result<void>() : tl::unexpected(live.error());
   auto& [place, record] = *live;
   if (record.generation > generation)
-    return fail(provider_errc::younger_generation, "the instance is of generation " + std::to_string(record.generation));
+    return fail(provider_errc::younger_generation,
+                "the instance is of generation " + std::to_string(record.generation));
   if (has_freezer(record.cgroups)) {
     if (!set_frozen(record.cgroups, true, steady::now() + options_.stop_deadline))
       return fail(provider_errc::unavailable, "the sandbox didn't freeze in time");
@@ -1143,13 +1199,15 @@ provider_result<int> bubblewrap::open(const std::string& handle) {
     return fail_errno("socket");
   if (::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     // The agent may have died since the look above.
-    return fail(is_alive(record.agent) ? provider_errc::unavailable : provider_errc::gone, errno_text("agent's socket"));
+    return fail(is_alive(record.agent) ? provider_errc::unavailable : provider_errc::gone,
+                errno_text("agent's socket"));
   }
   ::fcntl(connection.get(), F_SETFL, 0);
   return connection.release();
 }
 
-// -- children ----------------------------------------------------------------------------------------------------------
+// -- children
+// ----------------------------------------------------------------------------------------------------------
 
 void bubblewrap::remember_child(pid_t pid) {
   const std::lock_guard guard(children_mutex_);

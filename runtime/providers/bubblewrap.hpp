@@ -58,15 +58,16 @@ struct bubblewrap_options {
   /// How long a sandbox may take until its agent listens, and until it is dead after a kill.
   std::chrono::milliseconds start_deadline{10'000};
   std::chrono::milliseconds stop_deadline{10'000};
-  /// How long the ledger of an environment without files is kept when nobody calls `forget` (spec 44: ids live 30 days).
+  /// How long the ledger of an environment without files is kept when nobody calls `forget` (spec 44: ids live 30
+  /// days).
   std::chrono::hours state_retention{24 * 31};
 
   /// Called with the name of each step of create; true leaves create there, as a crash of the server would.
   std::function<bool(std::string_view step)> cut;
 };
 
-/// Probes the machine, builds what all sandboxes share, and runs one trial sandbox. Fails when the data directory can't be
-/// used, or something in `require` is missing; a machine that can't isolate at all is told by report().available.
+/// Probes the machine, builds what all sandboxes share, and runs one trial sandbox. Fails when the data directory can't
+/// be used, or something in `require` is missing; a machine that can't isolate at all is told by report().available.
 tl::expected<std::unique_ptr<actors::provider_backend>, std::string> make_bubblewrap(bubblewrap_options options);
 
 } // namespace holt::providers

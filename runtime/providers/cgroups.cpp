@@ -57,7 +57,7 @@ std::string read_line(const std::string& path) {
 }
 
 bool is_directory(const std::string& path) {
-  struct stat status{};
+  struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
@@ -78,9 +78,13 @@ bool usable(const std::string& path, const char* join_file) {
 }
 
 // `tasks` takes the one thread of the launcher without the global lock that cgroup.procs takes.
-const char* join_file(const std::string& kind) { return kind == "v2" ? "cgroup.procs" : "tasks"; }
+const char* join_file(const std::string& kind) {
+  return kind == "v2" ? "cgroup.procs" : "tasks";
+}
 
-bool is_v1(const cgroup_place& place, std::string_view controller) { return place.kind == "v1:" + std::string(controller); }
+bool is_v1(const cgroup_place& place, std::string_view controller) {
+  return place.kind == "v1:" + std::string(controller);
+}
 
 constexpr std::chrono::microseconds first_pause{200};
 constexpr std::chrono::microseconds longest_pause{20'000};
@@ -96,7 +100,9 @@ bool wait_until(steady::time_point deadline, Done done) {
   }
 }
 
-bool thaw_v1(const cgroup_place& place) { return write_existing(place.path + "/freezer.state", "THAWED"); }
+bool thaw_v1(const cgroup_place& place) {
+  return write_existing(place.path + "/freezer.state", "THAWED");
+}
 
 } // namespace
 
@@ -149,21 +155,21 @@ cgroups cgroups::detect(const std::string& name) {
         unified = own_directory(mount, *group);
     }
   }
-  const bool unified_limits =
-    !unified.empty() && contains(read_line(unified + "/cgroup.controllers"), "memory");
+  const bool unified_limits = !unified.empty() && contains(read_line(unified + "/cgroup.controllers"), "memory");
   if (unified_limits)
     result.detect_unified(unified, name, false);
 
   const std::pair<const char*, bool cgroup_features::*> wanted[] = {{"memory", &cgroup_features::memory},
-                                                                     {"pids", &cgroup_features::processes},
-                                                                     {"cpu", &cgroup_features::cpu},
-                                                                     {"freezer", &cgroup_features::freezer}};
+                                                                    {"pids", &cgroup_features::processes},
+                                                                    {"cpu", &cgroup_features::cpu},
+                                                                    {"freezer", &cgroup_features::freezer}};
   for (const auto& [controller, feature] : wanted) {
     if (result.features_.*feature)
       continue;
     bool mounted = false;
     for (const auto& mount : mounts) {
-      if (mount.unified || std::find(mount.controllers.begin(), mount.controllers.end(), controller) == mount.controllers.end())
+      if (mount.unified
+          || std::find(mount.controllers.begin(), mount.controllers.end(), controller) == mount.controllers.end())
         continue;
       mounted = true;
       const auto group = parse_own_cgroup(own, controller);
@@ -175,7 +181,8 @@ cgroups cgroups::detect(const std::string& name) {
       break;
     }
     if (!(result.features_.*feature) && mounted)
-      result.notes_.push_back("the cgroup controller " + std::string(controller) + " is there, but not writable for this user");
+      result.notes_.push_back("the cgroup controller " + std::string(controller)
+                              + " is there, but not writable for this user");
   }
   if (!result.features_.freezer && !unified.empty() && !unified_limits)
     result.detect_unified(unified, name, true);
@@ -185,7 +192,8 @@ cgroups cgroups::detect(const std::string& name) {
 void cgroups::detect_unified(const std::string& own, const std::string& name, bool only_freezer) {
   const auto path = own + "/" + name;
   if (!usable(path, "cgroup.procs")) {
-    notes_.push_back("cgroup version 2 is mounted, but " + own + " is not writable for this user (systemd: Delegate=yes)");
+    notes_.push_back("cgroup version 2 is mounted, but " + own
+                     + " is not writable for this user (systemd: Delegate=yes)");
     return;
   }
   if (!only_freezer) {
@@ -199,7 +207,8 @@ void cgroups::detect_unified(const std::string& own, const std::string& name, bo
         // A group with processes can't hand controllers down: the server moves into a leaf of its own.
         const auto leaf = own + "/" + name + "-server";
         ::mkdir(leaf.c_str(), 0755);
-        enabled = write_existing(leaf + "/cgroup.procs", "0") && write_existing(own + "/cgroup.subtree_control", enable);
+        enabled =
+            write_existing(leaf + "/cgroup.procs", "0") && write_existing(own + "/cgroup.subtree_control", enable);
       }
       enabled = enabled && write_existing(path + "/cgroup.subtree_control", enable);
       if (!enabled) {
@@ -241,7 +250,9 @@ tl::expected<cgroups::placed, std::string> cgroups::create(const std::string& en
     }
     if (!made)
       return tl::unexpected(errno_text("making " + place.path));
-    const auto set = [&](const char* file, const std::string& value) { return write_existing(place.path + "/" + file, value); };
+    const auto set = [&](const char* file, const std::string& value) {
+      return write_existing(place.path + "/" + file, value);
+    };
     const bool v2 = place.kind == "v2";
     bool done = true;
     if (limits.memory_bytes && (v2 ? features_.memory : is_v1(place, "memory"))) {
@@ -279,7 +290,8 @@ void cgroups::remove_if_empty() const {
 
 bool has_freezer(const std::vector<cgroup_place>& places) {
   return std::any_of(places.begin(), places.end(), [](const cgroup_place& place) {
-    return is_v1(place, "freezer") || (place.kind == "v2" && ::access((place.path + "/cgroup.freeze").c_str(), W_OK) == 0);
+    return is_v1(place, "freezer")
+           || (place.kind == "v2" && ::access((place.path + "/cgroup.freeze").c_str(), W_OK) == 0);
   });
 }
 
@@ -297,14 +309,16 @@ bool set_frozen(const std::vector<cgroup_place>& places, bool frozen, steady::ti
       const std::string wanted = frozen ? "FROZEN" : "THAWED";
       // Written again each time: a process that was being made when the first write came may have slipped through.
       return wait_until(deadline, [&] {
-        return write_existing(place.path + "/freezer.state", wanted) && read_line(place.path + "/freezer.state") == wanted;
+        return write_existing(place.path + "/freezer.state", wanted)
+               && read_line(place.path + "/freezer.state") == wanted;
       });
     }
     if (place.kind == "v2" && ::access((place.path + "/cgroup.freeze").c_str(), W_OK) == 0) {
       if (!write_existing(place.path + "/cgroup.freeze", frozen ? "1" : "0"))
         return false;
       const std::string wanted = frozen ? "frozen 1" : "frozen 0";
-      return wait_until(deadline, [&] { return read_line(place.path + "/cgroup.events").find(wanted) != std::string::npos; });
+      return wait_until(deadline,
+                        [&] { return read_line(place.path + "/cgroup.events").find(wanted) != std::string::npos; });
     }
   }
   return false;

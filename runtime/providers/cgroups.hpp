@@ -11,8 +11,9 @@
 
 #include "runtime/providers/fd.hpp"
 
-/// Control groups of sandboxes: limits on memory, processes and cpu, and the freezer (spec 33). Knows version 2, version 1,
-/// and machines that have some controllers in each. Blocking file calls; any thread, one environment by one caller.
+/// Control groups of sandboxes: limits on memory, processes and cpu, and the freezer (spec 33). Knows version 2,
+/// version 1, and machines that have some controllers in each. Blocking file calls; any thread, one environment by one
+/// caller.
 namespace holt::providers {
 
 /// One line of /proc/self/mountinfo that mounts a cgroup hierarchy. Pure.
@@ -52,11 +53,17 @@ public:
   /// Looks for what this process may use, and makes the group `name` beneath its own one that all sandboxes go into.
   static cgroups detect(const std::string& name);
   /// None: everything that is asked for falls to rlimits and signals.
-  static cgroups none() { return {}; }
+  static cgroups none() {
+    return {};
+  }
 
-  const cgroup_features& features() const { return features_; }
+  const cgroup_features& features() const {
+    return features_;
+  }
   /// Why something is missing, in words for an operator.
-  const std::vector<std::string>& notes() const { return notes_; }
+  const std::vector<std::string>& notes() const {
+    return notes_;
+  }
 
   struct placed {
     std::vector<cgroup_place> places;

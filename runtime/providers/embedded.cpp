@@ -44,8 +44,9 @@ std::string hash_of_both() {
 }
 
 bool install(const fs::path& path, std::string_view content) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) == 0 && static_cast<std::size_t>(status.st_size) == content.size() && (status.st_mode & 0111) != 0)
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && static_cast<std::size_t>(status.st_size) == content.size()
+      && (status.st_mode & 0111) != 0)
     return true;
   const auto temporary = path.string() + ".new-" + std::to_string(::getpid());
   ::unlink(temporary.c_str());

@@ -15,7 +15,9 @@ namespace holt::providers {
 namespace {
 
 struct close_directory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
+  void operator()(DIR* directory) const {
+    ::closedir(directory);
+  }
 };
 using directory_stream = std::unique_ptr<DIR, close_directory>;
 
@@ -30,7 +32,9 @@ directory_stream read_directory(int fd) {
   return stream;
 }
 
-bool is_dot(const char* name) { return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0; }
+bool is_dot(const char* name) {
+  return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0;
+}
 
 std::vector<std::string> names_in(int directory) {
   std::vector<std::string> names;
@@ -54,12 +58,12 @@ unique_fd open_for_removal(int at, const std::string& name) {
   return directory;
 }
 
-/// Empties `directory`. What lies deeper than this many levels is first moved up to `top`, which bounds both the stack and
-/// the number of open descriptors whatever the sandbox has built.
+/// Empties `directory`. What lies deeper than this many levels is first moved up to `top`, which bounds both the stack
+/// and the number of open descriptors whatever the sandbox has built.
 constexpr int max_depth = 32;
 
 void empty_directory(int directory, int top, int depth, std::uint64_t& moved) {
-  struct stat own{};
+  struct stat own {};
   ::fstat(directory, &own);
   if ((own.st_mode & 0700) != 0700)
     ::fchmod(directory, 0700);
@@ -200,7 +204,9 @@ bool remove_tree(int at, const std::string& name) {
   return false;
 }
 
-bool change_owner(int directory, uid_t uid, gid_t gid) { return change_owner_below(directory, uid, gid, 0); }
+bool change_owner(int directory, uid_t uid, gid_t gid) {
+  return change_owner_below(directory, uid, gid, 0);
+}
 
 std::string errno_text(std::string_view what) {
   char buffer[128];

@@ -11,25 +11,35 @@
 
 /// Descriptors and the few file calls that work beneath a directory descriptor. Pure wrappers, any thread.
 ///
-/// A sandbox may change its files at any moment, so nothing here follows a symbolic link in the last component, and paths
-/// with more than one component are resolved by the kernel beneath the directory (spec 46).
+/// A sandbox may change its files at any moment, so nothing here follows a symbolic link in the last component, and
+/// paths with more than one component are resolved by the kernel beneath the directory (spec 46).
 namespace holt::providers {
 
 /// Owns one descriptor.
 class unique_fd {
 public:
   unique_fd() = default;
-  explicit unique_fd(int fd) noexcept : fd_(fd) {}
-  unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  explicit unique_fd(int fd) noexcept : fd_(fd) {
+  }
+  unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {
+  }
   unique_fd& operator=(unique_fd&& other) noexcept {
     reset(std::exchange(other.fd_, -1));
     return *this;
   }
-  ~unique_fd() { reset(); }
+  ~unique_fd() {
+    reset();
+  }
 
-  int get() const noexcept { return fd_; }
-  int release() noexcept { return std::exchange(fd_, -1); }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
+  int get() const noexcept {
+    return fd_;
+  }
+  int release() noexcept {
+    return std::exchange(fd_, -1);
+  }
+  explicit operator bool() const noexcept {
+    return fd_ >= 0;
+  }
   void reset(int fd = -1) noexcept {
     if (fd_ >= 0)
       ::close(fd_);
@@ -64,8 +74,8 @@ bool replace_file(int at, const std::string& name, std::string_view content, mod
 /// Writes to an existing file (cgroup files), errno on failure.
 bool write_existing(const std::string& path, std::string_view content);
 
-/// Removes a file or a whole tree, whatever is in it and however deep, without following links or walking out by renames.
-/// True when nothing is left.
+/// Removes a file or a whole tree, whatever is in it and however deep, without following links or walking out by
+/// renames. True when nothing is left.
 bool remove_tree(int at, const std::string& name);
 
 /// Gives a tree (links themselves, never their targets) to another owner.

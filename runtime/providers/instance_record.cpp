@@ -11,7 +11,9 @@ namespace json = boost::json;
 
 namespace {
 
-const json::value* find(const json::object& object, const char* name) { return object.if_contains(name); }
+const json::value* find(const json::object& object, const char* name) {
+  return object.if_contains(name);
+}
 
 std::optional<std::uint64_t> number(const json::object& object, const char* name) {
   const auto* value = find(object, name);

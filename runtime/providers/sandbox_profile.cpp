@@ -25,7 +25,8 @@ std::vector<std::string> bwrap_arguments(const sandbox_profile& profile) {
   add({"--proc", "/proc", "--dev", "/dev"});
   add({"--perms", "1777", "--size", std::to_string(profile.shm_bytes), "--tmpfs", "/dev/shm"});
   add({"--perms", "1777", "--size", std::to_string(profile.tmp_bytes), "--tmpfs", "/tmp"});
-  add({"--perms", "0755", "--dir", "/run", "--perms", "0755", "--dir", "/run/holt", "--perms", "0755", "--dir", "/var"});
+  add({"--perms", "0755", "--dir", "/run", "--perms", "0755", "--dir", "/run/holt", "--perms", "0755", "--dir",
+       "/var"});
   add({"--symlink", "/tmp", "/var/tmp"});
   add({"--bind", profile.workspace.string(), "/workspace"});
   add({"--ro-bind", profile.skills.string(), "/skills"});

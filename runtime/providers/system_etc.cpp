@@ -16,11 +16,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Readable by everyone on the machine, needed by programs, and free of secrets. Keys below ssl/private are not among them.
+// Readable by everyone on the machine, needed by programs, and free of secrets. Keys below ssl/private are not among
+// them.
 constexpr const char* copied[] = {
-  "alternatives", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "gai.conf", "inputrc", "ld.so.cache",
-  "ld.so.conf", "ld.so.conf.d", "localtime", "magic", "magic.mime", "mime.types", "networks", "perl", "protocols", "rpc",
-  "services", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+    "alternatives",   "ca-certificates", "ca-certificates.conf",
+    "debian_version", "fonts",           "gai.conf",
+    "inputrc",        "ld.so.cache",     "ld.so.conf",
+    "ld.so.conf.d",   "localtime",       "magic",
+    "magic.mime",     "mime.types",      "networks",
+    "perl",           "protocols",       "rpc",
+    "services",       "ssl/certs",       "ssl/openssl.cnf",
+    "terminfo",       "timezone",
 };
 
 struct own_file {
@@ -28,16 +34,17 @@ struct own_file {
   const char* content;
 };
 constexpr own_file own_files[] = {
-  {"passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
-             "holt:x:1000:1000:holt:/workspace:/bin/sh\n"
-             "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
-  {"group", "root:x:0:\nholt:x:1000:\nnogroup:x:65534:\n"},
-  {"hosts", "127.0.0.1 localhost holt\n::1 localhost ip6-localhost ip6-loopback\n"},
-  {"hostname", "holt\n"},
-  {"nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\n"
-                    "services: files\nethers: files\nrpc: files\n"},
-  {"host.conf", "multi on\n"},
-  {"shells", "/bin/sh\n/bin/bash\n"},
+    {"passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
+               "holt:x:1000:1000:holt:/workspace:/bin/sh\n"
+               "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+    {"group", "root:x:0:\nholt:x:1000:\nnogroup:x:65534:\n"},
+    {"hosts", "127.0.0.1 localhost holt\n::1 localhost ip6-localhost ip6-loopback\n"},
+    {"hostname", "holt\n"},
+    {"nsswitch.conf",
+     "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\n"
+     "services: files\nethers: files\nrpc: files\n"},
+    {"host.conf", "multi on\n"},
+    {"shells", "/bin/sh\n/bin/bash\n"},
 };
 
 /// FNV-1a: only tells versions apart, nothing depends on its strength.
@@ -48,7 +55,7 @@ struct fingerprint {
       value = (value ^ static_cast<const unsigned char*>(data)[at]) * 1099511628211ULL;
   }
   void add_status(const std::string& path) {
-    struct stat status{};
+    struct stat status {};
     if (::stat(path.c_str(), &status) != 0)
       return;
     add(&status.st_mtim, sizeof status.st_mtim);
@@ -58,7 +65,7 @@ struct fingerprint {
 };
 
 bool readable_by_all(const fs::path& path) {
-  struct stat status{};
+  struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0;
 }
 
@@ -96,7 +103,8 @@ std::string etc_version(bool host_network) {
   if (host_network)
     print.add_status("/etc/resolv.conf");
   char text[32];
-  std::snprintf(text, sizeof text, "%016llx-%s", static_cast<unsigned long long>(print.value), host_network ? "host" : "none");
+  std::snprintf(text, sizeof text, "%016llx-%s", static_cast<unsigned long long>(print.value),
+                host_network ? "host" : "none");
   return text;
 }
 

@@ -74,8 +74,8 @@ tl::expected<uid_t, std::string> uid_ledger::claim(const std::string& environmen
     by_uid_[uid] = environment_id;
     return uid;
   }
-  return tl::unexpected("no uid is left in the range of " + std::to_string(range_.count) + " from " +
-                        std::to_string(range_.first));
+  return tl::unexpected("no uid is left in the range of " + std::to_string(range_.count) + " from "
+                        + std::to_string(range_.first));
 }
 
 std::optional<uid_t> uid_ledger::find(const std::string& environment_id) const {

@@ -13,11 +13,11 @@
 
 #include "runtime/providers/fd.hpp"
 
-/// Which host uid belongs to which environment (spec 33). Durable: an append-only file, so that a uid is never given to a
-/// second environment while files of the first exist.
+/// Which host uid belongs to which environment (spec 33). Durable: an append-only file, so that a uid is never given to
+/// a second environment while files of the first exist.
 ///
-/// One line a change: "+ 700000 env_x" or "- 700000 env_x"; rewritten as a whole when opened. Any thread; the file belongs
-/// to one process at a time (locked).
+/// One line a change: "+ 700000 env_x" or "- 700000 env_x"; rewritten as a whole when opened. Any thread; the file
+/// belongs to one process at a time (locked).
 namespace holt::providers {
 
 class uid_ledger {
@@ -47,7 +47,8 @@ public:
   bool sync();
 
 private:
-  uid_ledger(unique_fd file, range uids) : file_(std::move(file)), range_(uids) {}
+  uid_ledger(unique_fd file, range uids) : file_(std::move(file)), range_(uids) {
+  }
   bool append(char sign, uid_t uid, const std::string& environment_id);
 
   mutable std::mutex mutex_;

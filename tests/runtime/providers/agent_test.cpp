@@ -28,7 +28,7 @@ TEST_F(real_agent, it_starts_answers_its_socket_and_is_closed_to_others) {
   EXPECT_EQ(errno, EAGAIN);
 
   const auto pid = std::to_string(record("env_a").agent.pid);
-  struct stat status{};
+  struct stat status {};
   ASSERT_EQ(::stat(("/proc/" + pid + "/environ").c_str(), &status), 0);
   EXPECT_EQ(status.st_uid, 0U) << "an agent that can be dumped belongs to its user";
   const auto text = providers::read_file("/proc/" + pid + "/status").value_or("");

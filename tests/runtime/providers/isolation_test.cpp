@@ -31,10 +31,12 @@ TEST_F(isolation, a_command_runs_in_its_workspace) {
 
 TEST_F(isolation, the_machines_files_are_not_there) {
   EXPECT_EQ(run(handle, "ls " + data.string()).exit_code, 2);
-  for (const auto* path : {"/root", "/home", "/srv", "/mnt", "/media", "/sys", "/boot", "/etc/shadow", "/etc/ssl/private", "/var/lib"})
+  for (const auto* path :
+       {"/root", "/home", "/srv", "/mnt", "/media", "/sys", "/boot", "/etc/shadow", "/etc/ssl/private", "/var/lib"})
     EXPECT_NE(run(handle, "ls " + std::string(path)).exit_code, 0) << path;
   EXPECT_EQ(output(handle, "grep -c . /etc/passwd"), "3");
-  EXPECT_EQ(output(handle, "ls / | grep -v -x -e lib32 -e libx32"), "bin\ndev\netc\nlib\nlib64\nproc\nrun\nsbin\nskills\ntmp\nusr\nvar\nworkspace");
+  EXPECT_EQ(output(handle, "ls / | grep -v -x -e lib32 -e libx32"),
+            "bin\ndev\netc\nlib\nlib64\nproc\nrun\nsbin\nskills\ntmp\nusr\nvar\nworkspace");
 }
 
 TEST_F(isolation, the_machines_processes_are_not_there) {
@@ -79,7 +81,8 @@ TEST_F(isolation, the_hosts_network_is_there_only_when_asked_for) {
 }
 
 TEST_F(isolation, nothing_outside_the_roots_can_be_written) {
-  for (const auto* path : {"/x", "/usr/x", "/etc/x", "/dev/x", "/skills/x", "/run/x", "/run/holt/x", "/var/x", "/proc/x", "/bin/x"})
+  for (const auto* path :
+       {"/x", "/usr/x", "/etc/x", "/dev/x", "/skills/x", "/run/x", "/run/holt/x", "/var/x", "/proc/x", "/bin/x"})
     EXPECT_NE(run(handle, "echo x > " + std::string(path)).exit_code, 0) << path;
   EXPECT_NE(run(handle, "echo x > /run/holt/agent").exit_code, 0);
   EXPECT_NE(run(handle, "chmod u+w / /dev && mkdir /y").exit_code, 0);
@@ -114,7 +117,9 @@ TEST_F(isolation, too_large_a_file_is_refused) {
   EXPECT_EQ(attempt(handle, "file 63"), "allowed");
 }
 
-TEST_F(isolation, no_core_is_written) { EXPECT_EQ(output(handle, "ulimit -c; ulimit -Hc"), "0\n0"); }
+TEST_F(isolation, no_core_is_written) {
+  EXPECT_EQ(output(handle, "ulimit -c; ulimit -Hc"), "0\n0");
+}
 
 TEST_F(isolation, no_new_namespaces) {
   EXPECT_EQ(attempt(handle, "unshare-user"), "EPERM");
@@ -170,7 +175,8 @@ TEST_F(isolation, signals_from_inside_leave_the_agent_alive) {
 TEST_F(isolation, no_privileges_are_gained) {
   EXPECT_EQ(attempt(handle, "privileges"), "1000 1000 1");
   EXPECT_EQ(attempt(handle, "become-root"), "EINVAL");
-  EXPECT_EQ(output(handle, "grep -E '^Cap(Prm|Eff|Bnd|Amb)' /proc/self/status | cut -f2 | sort -u"), "0000000000000000");
+  EXPECT_EQ(output(handle, "grep -E '^Cap(Prm|Eff|Bnd|Amb)' /proc/self/status | cut -f2 | sort -u"),
+            "0000000000000000");
   EXPECT_EQ(output(handle, "grep -E '^Seccomp:' /proc/self/status | cut -f2"), "2");
   EXPECT_NE(run(handle, "su -c true root < /dev/null").exit_code, 0);
   EXPECT_EQ(output(handle, "grep -E ' /(workspace|skills|usr|etc) ' /proc/self/mounts | grep -vc nosuid"), "0");
@@ -196,7 +202,8 @@ TEST_F(isolation, no_descriptor_of_the_server_is_inside) {
   std::set<std::string> found;
   for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(record("env_b").agent.pid) + "/fd"))
     found.insert(entry.path().filename().string());
-  EXPECT_EQ(found, (std::set<std::string>{"0", "1", "2", "3", "4"})) << "null, null, errors, the socket, the state directory";
+  EXPECT_EQ(found, (std::set<std::string>{"0", "1", "2", "3", "4"}))
+      << "null, null, errors, the socket, the state directory";
 }
 
 TEST_F(isolation, two_environments_dont_see_each_other) {
@@ -205,8 +212,8 @@ TEST_F(isolation, two_environments_dont_see_each_other) {
   EXPECT_EQ(output(other, "ls /workspace /tmp /dev/shm | grep -c '^a$'"), "0");
   EXPECT_EQ(output(other, "grep -l sleep /proc/*/comm"), "");
   if (is_root()) {
-    struct stat one{};
-    struct stat two{};
+    struct stat one {};
+    struct stat two {};
     ASSERT_EQ(::stat((options.data_dir / "envs/env_a/files/fs_env_a/workspace").c_str(), &one), 0);
     ASSERT_EQ(::stat((options.data_dir / "envs/env_b/files/fs_env_b/workspace").c_str(), &two), 0);
     EXPECT_NE(one.st_uid, two.st_uid);
@@ -223,8 +230,8 @@ TEST_F(isolation, the_agents_state_is_no_way_out) {
   }
   // As whoever took the agent over would: from the agent's own descriptor upwards.
   const auto state = "/proc/" + std::to_string(record("env_a").agent.pid) + "/fd/4";
-  struct stat inside{};
-  struct stat above{};
+  struct stat inside {};
+  struct stat above {};
   const providers::unique_fd directory(::open(state.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_TRUE(directory);
   ASSERT_EQ(::fstat(directory.get(), &inside), 0);
@@ -234,7 +241,7 @@ TEST_F(isolation, the_agents_state_is_no_way_out) {
 }
 
 TEST_F(isolation, the_servers_socket_can_only_be_reached_by_the_server) {
-  struct stat status{};
+  struct stat status {};
   ASSERT_EQ(::stat(run_directory("env_a").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700U);
   EXPECT_EQ(status.st_uid, ::geteuid());

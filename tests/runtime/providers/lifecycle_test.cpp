@@ -4,7 +4,8 @@
 
 #include "tests/runtime/providers/sandbox.hpp"
 
-/// A sandbox from create to the removal of its files, and what is left after each kind of crash (spec 5, 16, 22, 32, 33).
+/// A sandbox from create to the removal of its files, and what is left after each kind of crash (spec 5, 16, 22, 32,
+/// 33).
 namespace holt::tests {
 namespace {
 
@@ -137,7 +138,9 @@ TEST_F(lifecycle, a_restart_of_the_machine_means_gone) {
   auto other = record("env_a");
   const auto real = providers::write_record(other);
   other.boot = "another-boot";
-  const auto rewrite = [&](const std::string& text) { std::ofstream(run_directory("env_a") / "instance.json") << text; };
+  const auto rewrite = [&](const std::string& text) {
+    std::ofstream(run_directory("env_a") / "instance.json") << text;
+  };
   rewrite(providers::write_record(other));
   EXPECT_EQ(status(made.handle), instance_status::gone);
   rewrite(real);
@@ -149,7 +152,9 @@ TEST_F(lifecycle, a_pid_that_was_used_again_is_not_the_agent) {
   const auto real = record("env_a");
   auto other = real;
   other.agent.start_time += 1;
-  const auto rewrite = [&](const std::string& text) { std::ofstream(run_directory("env_a") / "instance.json") << text; };
+  const auto rewrite = [&](const std::string& text) {
+    std::ofstream(run_directory("env_a") / "instance.json") << text;
+  };
   rewrite(providers::write_record(other));
   EXPECT_EQ(status(made.handle), instance_status::gone);
   rewrite(providers::write_record(real));
@@ -182,8 +187,9 @@ TEST_F(lifecycle, an_agent_that_never_listens_is_given_up_at_the_deadline) {
 
 TEST_F(lifecycle, files_are_removed_by_their_id_alone_however_they_were_left) {
   const auto made = make("env_a");
-  run(made.handle, "d=/workspace; for i in $(seq 1 200); do d=$d/dddddddddd; mkdir -p $d || break; done; ln -s / /workspace/root; "
-                   "mkdir /workspace/closed && touch /workspace/closed/a && chmod 0 /workspace/closed; mkfifo /workspace/fifo");
+  run(made.handle,
+      "d=/workspace; for i in $(seq 1 200); do d=$d/dddddddddd; mkdir -p $d || break; done; ln -s / /workspace/root; "
+      "mkdir /workspace/closed && touch /workspace/closed/a && chmod 0 /workspace/closed; mkfifo /workspace/fifo");
   const auto in_use = provider->destroy_files("env_a", "fs_env_a");
   ASSERT_FALSE(in_use);
   EXPECT_EQ(in_use.error().code, provider_errc::refused);
@@ -207,7 +213,7 @@ TEST_F(lifecycle, a_uid_is_used_again_only_when_no_file_is_left) {
   provider.reset();
   start();
   const auto uid_of = [&](const std::string& id) {
-    struct stat status{};
+    struct stat status {};
     EXPECT_EQ(::stat((options.data_dir / "envs" / id / "state").c_str(), &status), 0);
     return status.st_uid;
   };
@@ -262,7 +268,8 @@ TEST_F(lifecycle, paths_longer_than_a_socket_address_work) {
   EXPECT_EQ(output(make("env_a").handle, "echo alive"), "alive");
 }
 
-// -- spares ------------------------------------------------------------------------------------------------------------
+// -- spares
+// ------------------------------------------------------------------------------------------------------------
 
 class spares : public sandbox_test {
 protected:
@@ -290,7 +297,9 @@ protected:
 };
 
 TEST_F(spares, a_new_environment_takes_a_started_sandbox) {
-  const auto before = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto before =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
   const auto made = make("env_a", 3);
   EXPECT_EQ(made.handle, "{\"environment\":\"env_a\",\"generation\":3}");
   EXPECT_GE(made.created_at, before);
@@ -336,7 +345,8 @@ TEST_F(spares, none_is_left_when_the_server_stops) {
   EXPECT_EQ(output(made.handle, "echo alive"), "alive") << "what was claimed stays";
 }
 
-// -- the server is killed ----------------------------------------------------------------------------------------------
+// -- the server is killed
+// ----------------------------------------------------------------------------------------------
 
 class crash : public sandbox_test {
 protected:
@@ -358,10 +368,11 @@ TEST_F(crash, a_sandbox_outlives_the_server_and_is_adopted) {
   EXPECT_EQ(status(handle), instance_status::gone);
 }
 
-constexpr const char* steps[] = {"directories", "uid", "files", "intent", "cgroups", "socket", "launched", "listening", "recorded"};
+constexpr const char* steps[] = {"directories", "uid",      "files",     "intent",  "cgroups",
+                                 "socket",      "launched", "listening", "recorded"};
 
-/// Processes that were started for environments of this data directory, in or around a sandbox. As root each has a uid of
-/// the range; as an ordinary user bubblewrap's arguments name the directory. One line each.
+/// Processes that were started for environments of this data directory, in or around a sandbox. As root each has a uid
+/// of the range; as an ordinary user bubblewrap's arguments name the directory. One line each.
 std::vector<std::string> processes_of(const fs::path& data, std::uint32_t first_uid) {
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -374,7 +385,9 @@ std::vector<std::string> processes_of(const fs::path& data, std::uint32_t first_
     const auto at = status.find("\nUid:\t");
     const auto uid = at == std::string::npos ? 0 : std::strtoul(status.c_str() + at + 6, nullptr, 10);
     const bool dead = line.empty();
-    if (!dead && (::geteuid() == 0 ? uid >= first_uid && uid < first_uid + 90 : line.find(data.string()) != std::string::npos)) {
+    if (!dead
+        && (::geteuid() == 0 ? uid >= first_uid && uid < first_uid + 90
+                             : line.find(data.string()) != std::string::npos)) {
       std::replace(line.begin(), line.end(), '\0', ' ');
       found.push_back(std::to_string(pid) + " " + std::to_string(uid) + " " + line);
     }
@@ -384,7 +397,8 @@ std::vector<std::string> processes_of(const fs::path& data, std::uint32_t first_
 
 void expect_one_instance(const fs::path& data, const providers::instance_record& record, std::uint32_t first_uid) {
   // As root bubblewrap outside and the agent; as an ordinary user bubblewrap is seen.
-  EXPECT_EQ(processes_of(data, first_uid).size(), ::geteuid() == 0 ? 2U : 1U) << testing::PrintToString(processes_of(data, first_uid));
+  EXPECT_EQ(processes_of(data, first_uid).size(), ::geteuid() == 0 ? 2U : 1U)
+      << testing::PrintToString(processes_of(data, first_uid));
   EXPECT_TRUE(providers::is_alive(record.agent));
 }
 
@@ -442,7 +456,8 @@ TEST_F(crash, without_a_freezer_signals_stop_everything) {
   ASSERT_TRUE(provider->suspend(made.handle, 1));
   EXPECT_EQ(status(made.handle), instance_status::suspended);
   for (const auto pid : providers::descendants(record("env_a").agent.pid)) {
-    const auto stat = providers::parse_process_stat(providers::read_file("/proc/" + std::to_string(pid) + "/stat").value_or(""));
+    const auto stat =
+        providers::parse_process_stat(providers::read_file("/proc/" + std::to_string(pid) + "/stat").value_or(""));
     ASSERT_TRUE(stat);
     EXPECT_TRUE(stat->state == 'T' || stat->state == 'Z') << stat->state;
   }

@@ -31,15 +31,18 @@ protected:
     directory = name;
     fd.reset(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
-  void TearDown() override { fs::remove_all(directory); }
+  void TearDown() override {
+    fs::remove_all(directory);
+  }
 };
 
 TEST(cgroup_text, mounts_of_both_versions_are_found) {
-  const auto mounts = parse_cgroup_mounts("29 22 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
-                                          "30 29 0:27 / /sys/fs/cgroup/unified rw,nosuid shared:5 - cgroup2 cgroup2 rw\n"
-                                          "31 29 0:28 /part /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
-                                          "32 29 0:29 / /a\\040b rw - cgroup cgroup rw,memory\n"
-                                          "broken line\n");
+  const auto mounts =
+      parse_cgroup_mounts("29 22 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
+                          "30 29 0:27 / /sys/fs/cgroup/unified rw,nosuid shared:5 - cgroup2 cgroup2 rw\n"
+                          "31 29 0:28 /part /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+                          "32 29 0:29 / /a\\040b rw - cgroup cgroup rw,memory\n"
+                          "broken line\n");
   ASSERT_EQ(mounts.size(), 3U);
   EXPECT_TRUE(mounts[0].unified);
   EXPECT_EQ(mounts[0].point, "/sys/fs/cgroup/unified");
@@ -89,7 +92,8 @@ TEST(record_text, a_record_reads_back_as_it_was) {
   EXPECT_EQ(write_record(*again), write_record(record));
   EXPECT_EQ(again->agent, record.agent);
   EXPECT_EQ(again->cgroups, record.cgroups);
-  for (const auto* broken : {"", "{", "[]", "{}", "{\"generation\":-1,\"created_at\":1}", "{\"generation\":\"1\",\"created_at\":1}"})
+  for (const auto* broken :
+       {"", "{", "[]", "{}", "{\"generation\":-1,\"created_at\":1}", "{\"generation\":\"1\",\"created_at\":1}"})
     EXPECT_FALSE(read_record(broken)) << broken;
 }
 

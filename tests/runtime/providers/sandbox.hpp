@@ -40,15 +40,23 @@ protected:
   std::unique_ptr<actors::provider_backend> provider;
   std::vector<std::string> environments;
 
-  static fs::path programs() { return HOLT_PROGRAMS; }
-  static bool is_root() { return ::geteuid() == 0; }
+  static fs::path programs() {
+    return HOLT_PROGRAMS;
+  }
+  static bool is_root() {
+    return ::geteuid() == 0;
+  }
 
   /// Built once: it is the same for all, and many small files.
   static fs::path shared_etc() {
     struct directory {
       std::string name = "/tmp/holt-etc-XXXXXX";
-      directory() { EXPECT_NE(::mkdtemp(name.data()), nullptr); }
-      ~directory() { fs::remove_all(name); }
+      directory() {
+        EXPECT_NE(::mkdtemp(name.data()), nullptr);
+      }
+      ~directory() {
+        fs::remove_all(name);
+      }
     };
     static const directory shared;
     return shared.name;
@@ -115,7 +123,9 @@ protected:
     EXPECT_TRUE(made) << made.error().detail;
     return made.value_or(actors::created_instance{});
   }
-  actors::created_instance make(const std::string& id, std::uint64_t generation = 1) { return make(spec(id, generation)); }
+  actors::created_instance make(const std::string& id, std::uint64_t generation = 1) {
+    return make(spec(id, generation));
+  }
 
   command_result run(const std::string& handle, const std::string& command) {
     auto opened = provider->open(handle);
@@ -125,7 +135,8 @@ protected:
     const providers::unique_fd connection(*opened);
     const timeval timeout{30, 0};
     ::setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-    EXPECT_EQ(::send(connection.get(), command.data(), command.size(), MSG_NOSIGNAL), static_cast<ssize_t>(command.size()));
+    EXPECT_EQ(::send(connection.get(), command.data(), command.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(command.size()));
     ::shutdown(connection.get(), SHUT_WR);
     command_result result;
     char buffer[4096];
@@ -140,12 +151,16 @@ protected:
       result.output.pop_back();
     return result;
   }
-  std::string output(const std::string& handle, const std::string& command) { return run(handle, command).output; }
+  std::string output(const std::string& handle, const std::string& command) {
+    return run(handle, command).output;
+  }
   std::string attempt(const std::string& handle, const std::string& what) {
     return output(handle, "/run/holt/agent try " + what);
   }
 
-  fs::path run_directory(const std::string& id) const { return options.data_dir / "envs" / id / "run"; }
+  fs::path run_directory(const std::string& id) const {
+    return options.data_dir / "envs" / id / "run";
+  }
   providers::instance_record record(const std::string& id) const {
     const auto text = providers::read_file((run_directory(id) / "instance.json").string());
     const auto parsed = text ? providers::read_record(*text) : std::nullopt;
@@ -162,9 +177,14 @@ protected:
   /// Runs sandbox_driver to its end; what it printed.
   std::string drive(const std::string& id, std::uint64_t generation, const std::string& step = "") {
     (void)spec(id);
-    std::vector<std::string> words{(data / "bin/sandbox_driver").string(), options.data_dir.string(), options.agent.string(),
-                                   options.launcher.string(), options.use_cgroups ? "yes" : "no",
-                                   std::to_string(options.uid_first), id, "fs_" + id,
+    std::vector<std::string> words{(data / "bin/sandbox_driver").string(),
+                                   options.data_dir.string(),
+                                   options.agent.string(),
+                                   options.launcher.string(),
+                                   options.use_cgroups ? "yes" : "no",
+                                   std::to_string(options.uid_first),
+                                   id,
+                                   "fs_" + id,
                                    std::to_string(generation)};
     if (!step.empty())
       words.push_back(step);

@@ -1,6 +1,7 @@
 /// A static program with two parts, for tests of the sandbox alone.
 ///
-///   serve …      stands in for holt-agent: PID 1, listens, and runs what a connection sends with sh, answering its output
+///   serve …      stands in for holt-agent: PID 1, listens, and runs what a connection sends with sh, answering its
+///   output
 ///                and a last line "exit N"
 ///   try WHAT …   attempts one thing that a sandbox must not allow; prints "allowed" or the error's name
 ///
@@ -78,7 +79,7 @@ int serve(int argc, char** argv) {
   if (write(ready, "r", 1) != 1)
     return 1;
   close(ready);
-  struct sigaction ignore_children{};
+  struct sigaction ignore_children {};
   ignore_children.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &ignore_children, nullptr);
   for (;;) {
@@ -101,7 +102,9 @@ int tell(long status) {
   return 0;
 }
 
-int child_of_clone(void*) { return 0; }
+int child_of_clone(void*) {
+  return 0;
+}
 
 int attempt(const char* what, const char* argument) {
   const long number = argument != nullptr ? atol(argument) : 0;
@@ -227,7 +230,8 @@ int attempt(const char* what, const char* argument) {
   }
   if (strcmp(what, "become-root") == 0)
     return tell(setuid(0));
-  if (strcmp(what, "foreign-call") == 0) { // getpid by the 32-bit entry, which would pass by a filter for this one alone
+  if (strcmp(what, "foreign-call")
+      == 0) { // getpid by the 32-bit entry, which would pass by a filter for this one alone
     long result = 20;
     asm volatile("int $0x80" : "+a"(result) : : "memory");
     if (result < 0) {
