@@ -26,6 +26,7 @@ tl::expected<std::shared_ptr<actors::provider_backend>, std::string> open_sandbo
   else
     options.default_limits.file_size_bytes = std::nullopt;
   options.tmp_bytes = settings.tmp_bytes;
+  options.prepared = settings.prepared;
   options.require = settings.require;
   options.start_deadline = std::chrono::milliseconds{settings.create_timeout_ms};
   auto made = providers::make_bubblewrap(std::move(options));
