@@ -28,6 +28,8 @@ namespace {
 
 /// A server that is quiet for longer is asked again: its own signs of life come more often.
 constexpr auto longest_silence = 45s;
+/// An event of the server is far smaller; a longer one is of something else.
+constexpr std::size_t max_event_bytes = 4 * 1024 * 1024;
 /// How long a lost connection is tried again without any progress: a restart of the server fits in.
 constexpr auto longest_outage = 60s;
 constexpr auto first_pause = 100ms;
@@ -270,7 +272,8 @@ private:
       auto body = client_.read_rest();
       return tl::unexpected(failure_of(*head, body ? *body : std::string{}));
     }
-    sse_parser parser;
+    protocols::sse_parser parser{max_event_bytes};
+    std::vector<protocols::sse_event> events;
     std::string buffer(64 * 1024, '\0');
     for (;;) {
       auto n = client_.read_body(buffer, longest_silence);
@@ -278,17 +281,19 @@ private:
         return tl::unexpected(n.error());
       if (*n == 0) // a stream ends with `exit`; any other end is a lost one (spec 39)
         return fail(exit_unavailable, "the command's stream ended early");
-      for (const auto& event : parser.feed({buffer.data(), *n})) {
+      events.clear();
+      bool whole = parser.feed({buffer.data(), *n}, events);
+      for (const auto& event : events) {
         auto taken = take(event);
         if (!taken || ended_)
           return taken;
       }
-      if (parser.too_long())
+      if (!whole)
         return fail(exit_bug, "the server sent an event of over 4 MiB; it may be of another version than this client");
     }
   }
 
-  result<void> take(const sse_event& event) {
+  result<void> take(const protocols::sse_event& event) {
     auto read = read_exec_event(event);
     if (!read) {
       // A server that stops, or can't reach the sandbox for a while, is waited for; the command itself goes on.

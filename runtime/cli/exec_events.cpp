@@ -54,9 +54,9 @@ std::optional<int> exit_status(const command_exit& ended) {
   return std::nullopt;
 }
 
-result<exec_event> read_exec_event(const sse_event& event) {
-  bool known = event.type == "stdout" || event.type == "stderr" || event.type == "exit" || event.type == "gap" || event.type == "error";
-  if (event.type == "started")
+result<exec_event> read_exec_event(const protocols::sse_event& event) {
+  bool known = event.event == "stdout" || event.event == "stderr" || event.event == "exit" || event.event == "gap" || event.event == "error";
+  if (event.event == "started")
     return command_started{};
   if (!known)
     return other_event{};
@@ -64,14 +64,14 @@ result<exec_event> read_exec_event(const sse_event& event) {
   if (!parsed || !parsed->is_object())
     return fail(exit_bug, "the server sent an event that is no JSON; it may be of another version than this client");
   const auto& data = parsed->get_object();
-  if (event.type == "error") {
+  if (event.event == "error") {
     http_head head;
     head.status = static_cast<unsigned>(number_at(data, "status").value_or(500));
     return tl::unexpected(failure_of(head, event.data));
   }
-  if (event.type == "gap")
+  if (event.event == "gap")
     return output_gap{number_at(data, "from").value_or(0), number_at(data, "to").value_or(0)};
-  if (event.type == "exit") {
+  if (event.event == "exit") {
     command_exit ended;
     if (const auto* code = data.if_contains("exit_code"); code && code->is_int64())
       ended.exit_code = static_cast<int>(code->get_int64());
@@ -87,7 +87,7 @@ result<exec_event> read_exec_event(const sse_event& event) {
   auto bytes = output_bytes(data);
   if (!bytes)
     return tl::unexpected(bytes.error());
-  return command_output{event.type == "stderr", std::move(*bytes)};
+  return command_output{event.event == "stderr", std::move(*bytes)};
 }
 
 } // namespace holt::runtime::cli

@@ -5,8 +5,8 @@
 #include <string>
 #include <variant>
 
+#include "protocols/sse.hpp"
 #include "runtime/cli/failure.hpp"
-#include "runtime/cli/sse_parser.hpp"
 
 /// The events of a command's stream, taken apart: `started`, `stdout`, `stderr`, `gap`, `exit`, `error`. Pure.
 namespace holt::runtime::cli {
@@ -38,7 +38,7 @@ struct other_event {};
 using exec_event = std::variant<command_started, command_output, output_gap, command_exit, other_event>;
 
 /// An `error` event is the failure that it tells of; one whose data makes no sense is exit_bug.
-result<exec_event> read_exec_event(const sse_event& event);
+result<exec_event> read_exec_event(const protocols::sse_event& event);
 
 /// What `holt exec` returns: the command's exit code, 128+n for a signal. nullopt: it is not known how it ended.
 std::optional<int> exit_status(const command_exit& ended);

@@ -93,7 +93,7 @@ private:
       if (const auto* to = gap->get_object().if_contains("to"); to && to->is_number())
         state_.position = to->to_number<std::uint64_t>();
     } else if (const auto* exit = fields.if_contains("exit")) {
-      auto event = read_exec_event({"", "exit", json::write_text(*exit)});
+      auto event = read_exec_event({.event = "exit", .data = json::write_text(*exit), .id = {}});
       if (event)
         if (auto* ended = std::get_if<command_exit>(&*event))
           state_.exit_status = exit_status(*ended);
@@ -103,7 +103,7 @@ private:
         end(std::nullopt);
       return true;
     } else if (const auto* error = fields.if_contains("error")) {
-      auto event = read_exec_event({"", "error", json::write_text(*error)});
+      auto event = read_exec_event({.event = "error", .data = json::write_text(*error), .id = {}});
       end(event ? failure{exit_bug, "the server reported an error"} : event.error());
       return true;
     }

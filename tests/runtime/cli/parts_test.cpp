@@ -12,47 +12,12 @@
 #include "runtime/cli/exec_events.hpp"
 #include "runtime/cli/settings.hpp"
 #include "runtime/cli/shell_command.hpp"
-#include "runtime/cli/sse_parser.hpp"
 #include "runtime/cli/units.hpp"
 
 using namespace holt::runtime::cli;
 
-TEST(cli_events, are_whole_however_their_bytes_are_cut) {
-  const std::string text = "\xEF\xBB\xBF: a sign of life\r\nid: op_1:5\r\nevent: stdout\r\ndata: a\r\ndata: b\r\n\r\n"
-                           "data:no space\n\nevent: nothing to tell\n\nid: op_1:9\ndata\n\n";
-  for (std::size_t piece = 1; piece <= text.size(); ++piece) {
-    sse_parser parser;
-    std::vector<sse_event> events;
-    for (std::size_t at = 0; at < text.size(); at += piece)
-      for (auto& event : parser.feed(std::string_view(text).substr(at, piece)))
-        events.push_back(event);
-    ASSERT_EQ(events.size(), 3u) << piece;
-    EXPECT_EQ(events[0].id, "op_1:5");
-    EXPECT_EQ(events[0].type, "stdout");
-    EXPECT_EQ(events[0].data, "a\nb");
-    EXPECT_EQ(events[1].id, "op_1:5");
-    EXPECT_EQ(events[1].type, "message");
-    EXPECT_EQ(events[1].data, "no space");
-    EXPECT_EQ(events[2].id, "op_1:9");
-    EXPECT_EQ(events[2].data, "");
-  }
-}
-
-TEST(cli_events, one_that_the_end_cuts_off_never_happened) {
-  sse_parser parser;
-  EXPECT_TRUE(parser.feed("event: exit\ndata: {\"exit_code\":0}\n").empty());
-}
-
-TEST(cli_events, an_endless_line_does_not_fill_the_memory) {
-  sse_parser parser;
-  std::string piece(1024 * 1024, 'x');
-  for (int i = 0; i < 8; ++i)
-    EXPECT_TRUE(parser.feed(piece).empty());
-  EXPECT_TRUE(parser.too_long());
-}
-
 TEST(cli_events, output_is_its_exact_bytes) {
-  auto event = read_exec_event({"op_1:3", "stderr", R"({"offset":0,"b64":"AP8K"})"});
+  auto event = read_exec_event({"stderr", R"({"offset":0,"b64":"AP8K"})", "op_1:3"});
   ASSERT_TRUE(event);
   auto& output = std::get<command_output>(*event);
   EXPECT_TRUE(output.stderr_);
@@ -61,7 +26,7 @@ TEST(cli_events, output_is_its_exact_bytes) {
 
 TEST(cli_events, an_exit_is_the_commands_own_code_or_its_signal) {
   auto status = [](const std::string& data) {
-    auto event = read_exec_event({"", "exit", data});
+    auto event = read_exec_event({"exit", data, ""});
     return exit_status(std::get<command_exit>(*event));
   };
   EXPECT_EQ(status(R"({"exit_code":3,"state":"exited"})"), 3);
@@ -72,7 +37,7 @@ TEST(cli_events, an_exit_is_the_commands_own_code_or_its_signal) {
 }
 
 TEST(cli_events, an_error_becomes_its_exit_code_and_words) {
-  auto event = read_exec_event({"", "error", R"({"status":409,"code":"environment.files_lost","detail":"The files are gone."})"});
+  auto event = read_exec_event({"error", R"({"status":409,"code":"environment.files_lost","detail":"The files are gone."})", ""});
   ASSERT_FALSE(event);
   EXPECT_EQ(event.error().code, exit_refused);
   EXPECT_EQ(event.error().problem, "environment.files_lost");
