@@ -113,8 +113,20 @@ private:
       return false; // the command closed its input or is over: as with any pipe, the rest is not wanted
     // Whether the bytes arrived is unknown, and a command must not work on half of its input: it is stopped.
     lost_ = response ? failure_of(response->head, response->body) : response.error();
-    (void)api(command_.access, control_timeout).post(command_.target + "/stop", json::object{});
+    stop_command();
     return false;
+  }
+
+  /// Until the server took it, or the command is over: the server may just be starting again.
+  void stop_command() {
+    auto end = std::chrono::steady_clock::now() + longest_outage;
+    while (std::chrono::steady_clock::now() < end) {
+      auto stopped = api(command_.access, control_timeout).post(command_.target + "/stop", json::object{});
+      if (stopped || stopped.error().code != exit_unavailable)
+        return;
+      if (pollfd over{command_.wake.get(), POLLIN, 0}; ::poll(&over, 1, 500) > 0)
+        return;
+    }
   }
 
   running_command& command_;
