@@ -1,5 +1,5 @@
-/// 1 GiB of stdout, and of a file each way, over HTTP, in turn with a small copier of the same bytes (pipe or file to loopback
-/// TCP and back, buffers of 64 KiB), and the server's memory meanwhile:   bytes_bench [MIB] [ROUNDS]
+/// 1 GiB of stdout, and of a file each way, over HTTP, in turn with a small copier of the same bytes (pipe or file to
+/// loopback TCP and back, buffers of 64 KiB), and the server's memory meanwhile:   bytes_bench [MIB] [ROUNDS]
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -176,69 +176,73 @@ void print(const char* what, const std::vector<double>& floor, const std::vector
 } // namespace
 
 int main(int argc, char** argv) {
-  std::uint64_t bytes = static_cast<std::uint64_t>(argument(argc, argv, 1, 1024)) << 20;
-  int rounds = argument(argc, argv, 2, 5);
-  bench_server server({"--sandbox.file_size_bytes", std::to_string(bytes * 2)});
-  scratch_directory scratch;
-  auto source = (scratch.path() / "source").string();
-  {
-    int file = ::open(source.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    std::vector<char> block(1 << 20);
-    unsigned seed = 1;
-    for (auto& c : block)
-      c = static_cast<char>((seed = seed * 1664525 + 1013904223) >> 24);
-    for (std::uint64_t done = 0; done < bytes; done += block.size())
-      if (::write(file, block.data(), block.size()) != static_cast<ssize_t>(block.size()))
-        give_up("no room for a file of that size");
-    ::fsync(file);
-    ::close(file);
-  }
-  raw_client client(server);
-  auto id = create_environment(client);
-  client.must("POST", "/v1/environments/" + id + "/exec", R"({"argv":["true"]})");
-  auto before = memory_of(server.pid());
-
-  auto exec = client.prepare("POST", "/v1/environments/" + id + "/exec",
-                             R"({"argv":["head","-c",")" + std::to_string(bytes) + R"(","/dev/zero"]})", "Accept: application/octet-stream\r\n");
-  auto get = client.prepare("GET", "/v1/environments/" + id + "/files/workspace/big");
-  std::vector<double> pipe_floor, out, file_floor, down, up_floor, synced_floor, up;
-  long out_peak = 0, file_peak = 0;
-  {
-    memory_watch watch(server.pid());
-    for (int round = 0; round < rounds; ++round) {
-      pipe_floor.push_back(floor_pipe_to_tcp(bytes));
-      auto start = clock_type::now();
-      expect(bytes, client.ask_and_count(exec).body_bytes);
-      out.push_back(megabytes_per_second(bytes, start));
-    }
-    out_peak = watch.peak();
-  }
-  {
-    memory_watch watch(server.pid());
-    for (int round = 0; round < rounds; ++round) {
-      auto there = (scratch.path() / "copy").string();
-      up_floor.push_back(floor_tcp_to_file(source, there, bytes, false));
-      synced_floor.push_back(floor_tcp_to_file(source, there, bytes, true));
-      int file = ::open(source.c_str(), O_RDONLY | O_CLOEXEC);
-      auto start = clock_type::now();
-      client.upload("/v1/environments/" + id + "/files/workspace/big", bytes, [file](char* buffer, std::size_t size) {
-        return static_cast<std::size_t>(std::max<ssize_t>(::read(file, buffer, size), 0));
-      });
-      up.push_back(megabytes_per_second(bytes, start));
+  return run([&] {
+    std::uint64_t bytes = static_cast<std::uint64_t>(argument(argc, argv, 1, 1024)) << 20;
+    int rounds = argument(argc, argv, 2, 5);
+    bench_server server({"--sandbox.file_size_bytes", std::to_string(bytes * 2)});
+    scratch_directory scratch;
+    auto source = (scratch.path() / "source").string();
+    {
+      int file = ::open(source.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+      std::vector<char> block(1 << 20);
+      unsigned seed = 1;
+      for (auto& c : block)
+        c = static_cast<char>((seed = seed * 1664525 + 1013904223) >> 24);
+      for (std::uint64_t done = 0; done < bytes; done += block.size())
+        if (::write(file, block.data(), block.size()) != static_cast<ssize_t>(block.size()))
+          give_up("no room for a file of that size");
+      ::fsync(file);
       ::close(file);
-      file_floor.push_back(floor_file_to_tcp(source, bytes));
-      start = clock_type::now();
-      expect(bytes, client.ask_and_count(get).body_bytes);
-      down.push_back(megabytes_per_second(bytes, start));
     }
-    file_peak = watch.peak();
-  }
-  std::printf("%llu MiB, median of %d\n", static_cast<unsigned long long>(bytes >> 20), rounds);
-  print("stdout of a command", pipe_floor, out);
-  print("file, GET", file_floor, down);
-  print("file, PUT (synced, hashed)", up_floor, up);
-  print("  beside a copier that syncs", synced_floor, up);
-  std::printf("server resident, MiB: before %.1f, at most %.1f with stdout and %.1f with files (at most 16 more), after %.1f\n",
-              static_cast<double>(before.resident) / 1024, static_cast<double>(out_peak) / 1024, static_cast<double>(file_peak) / 1024,
-              static_cast<double>(memory_of(server.pid()).resident) / 1024);
+    raw_client client(server);
+    auto id = create_environment(client);
+    client.must("POST", "/v1/environments/" + id + "/exec", R"({"argv":["true"]})");
+    auto before = memory_of(server.pid());
+
+    auto exec = client.prepare("POST", "/v1/environments/" + id + "/exec",
+                               R"({"argv":["head","-c",")" + std::to_string(bytes) + R"(","/dev/zero"]})",
+                               "Accept: application/octet-stream\r\n");
+    auto get = client.prepare("GET", "/v1/environments/" + id + "/files/workspace/big");
+    std::vector<double> pipe_floor, out, file_floor, down, up_floor, synced_floor, up;
+    long out_peak = 0, file_peak = 0;
+    {
+      memory_watch watch(server.pid());
+      for (int round = 0; round < rounds; ++round) {
+        pipe_floor.push_back(floor_pipe_to_tcp(bytes));
+        auto start = clock_type::now();
+        expect(bytes, client.ask_and_count(exec).body_bytes);
+        out.push_back(megabytes_per_second(bytes, start));
+      }
+      out_peak = watch.peak();
+    }
+    {
+      memory_watch watch(server.pid());
+      for (int round = 0; round < rounds; ++round) {
+        auto there = (scratch.path() / "copy").string();
+        up_floor.push_back(floor_tcp_to_file(source, there, bytes, false));
+        synced_floor.push_back(floor_tcp_to_file(source, there, bytes, true));
+        int file = ::open(source.c_str(), O_RDONLY | O_CLOEXEC);
+        auto start = clock_type::now();
+        client.upload("/v1/environments/" + id + "/files/workspace/big", bytes, [file](char* buffer, std::size_t size) {
+          return static_cast<std::size_t>(std::max<ssize_t>(::read(file, buffer, size), 0));
+        });
+        up.push_back(megabytes_per_second(bytes, start));
+        ::close(file);
+        file_floor.push_back(floor_file_to_tcp(source, bytes));
+        start = clock_type::now();
+        expect(bytes, client.ask_and_count(get).body_bytes);
+        down.push_back(megabytes_per_second(bytes, start));
+      }
+      file_peak = watch.peak();
+    }
+    std::printf("%llu MiB, median of %d\n", static_cast<unsigned long long>(bytes >> 20), rounds);
+    print("stdout of a command", pipe_floor, out);
+    print("file, GET", file_floor, down);
+    print("file, PUT (synced, hashed)", up_floor, up);
+    print("  beside a copier that syncs", synced_floor, up);
+    std::printf("server resident, MiB: before %.1f, at most %.1f with stdout and %.1f with files (at most 16 more), "
+                "after %.1f\n",
+                static_cast<double>(before.resident) / 1024, static_cast<double>(out_peak) / 1024,
+                static_cast<double>(file_peak) / 1024, static_cast<double>(memory_of(server.pid()).resident) / 1024);
+  });
 }

@@ -1,6 +1,6 @@
-/// exec of a static `true` on a warm environment over HTTP keep-alive, in turn with the floor (posix_spawn, pipe, wait of the
-/// same binary) and with a one-shot bubblewrap of the same profile; then 64 clients over 16 environments beside two
-/// processes that plainly spawn:   exec_bench [ROUNDS] [SECONDS]
+/// exec of a static `true` on a warm environment over HTTP keep-alive, in turn with the floor (posix_spawn, pipe, wait
+/// of the same binary) and with a one-shot bubblewrap of the same profile; then 64 clients over 16 environments beside
+/// two processes that plainly spawn:   exec_bench [ROUNDS] [SECONDS]
 #include <cstdio>
 #include <vector>
 
@@ -52,9 +52,14 @@ void one_after_another(const bench_server& server, int rounds) {
     // Each comes first in turn: what one leaves to the kernel slows the next.
     for (int turn = 0; turn < 3; ++turn) {
       switch ((i + turn + 60) % 3) {
-        case 0: time(floor, [&] { spawn_and_wait({static_true()}); }); break;
-        case 1: time(exec, [&] { check(client.ask(prepared)); }); break;
-        default: time(nothing, [&] { client.ask(idle); });
+      case 0:
+        time(floor, [&] { spawn_and_wait({static_true()}); });
+        break;
+      case 1:
+        time(exec, [&] { check(client.ask(prepared)); });
+        break;
+      default:
+        time(nothing, [&] { client.ask(idle); });
       }
     }
     if (i % 10 == 0)
@@ -65,8 +70,8 @@ void one_after_another(const bench_server& server, int rounds) {
   print_row("exec over HTTP keep-alive, warm environment", e, "ms");
   print_row("one-shot bwrap, same profile", b, "ms");
   print_row("HTTP alone (GET /v1/server)", summarise(nothing), "ms");
-  std::printf("exec / floor: p50 %.2fx (at most 1.25), p99 %.2fx;  exec / one-shot bwrap: p50 %.3fx (at most 0.2)\n", e.p50 / f.p50,
-              e.p99 / f.p99, e.p50 / b.p50);
+  std::printf("exec / floor: p50 %.2fx (at most 1.25), p99 %.2fx;  exec / one-shot bwrap: p50 %.3fx (at most 0.2)\n",
+              e.p50 / f.p50, e.p99 / f.p99, e.p50 / b.p50);
 }
 
 /// Executions a second, of two processes that do nothing else.
@@ -159,14 +164,18 @@ void many_at_once(const bench_server& server, double seconds) {
     exec.push_back(exec_rate(connections, prepared, seconds, latencies));
   }
   auto p = summarise(plain).p50, e = summarise(exec).p50;
-  std::printf("two processes that plainly spawn: %.0f/s;  64 clients over 16 environments: %.0f/s = %.2fx (at least 0.85)\n", p, e, e / p);
+  std::printf(
+      "two processes that plainly spawn: %.0f/s;  64 clients over 16 environments: %.0f/s = %.2fx (at least 0.85)\n", p,
+      e, e / p);
   print_row("latency of one of 64", summarise(latencies), "ms");
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  bench_server server;
-  one_after_another(server, argument(argc, argv, 1, 1500));
-  many_at_once(server, argument(argc, argv, 2, 3));
+  return run([&] {
+    bench_server server;
+    one_after_another(server, argument(argc, argv, 1, 1500));
+    many_at_once(server, argument(argc, argv, 2, 3));
+  });
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <stdexcept>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -54,7 +55,8 @@ pid_t spawn(const std::vector<std::string>& words, const std::vector<std::pair<i
 std::string_view header_value(std::string_view head, std::string_view name) {
   for (std::size_t at = 0; (at = head.find("\r\n", at)) != std::string_view::npos;) {
     at += 2;
-    if (head.size() - at > name.size() && ::strncasecmp(head.data() + at, name.data(), name.size()) == 0 && head[at + name.size()] == ':') {
+    if (head.size() - at > name.size() && ::strncasecmp(head.data() + at, name.data(), name.size()) == 0
+        && head[at + name.size()] == ':') {
       auto value = head.substr(at + name.size() + 1);
       value = value.substr(0, value.find("\r\n"));
       value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
@@ -67,8 +69,18 @@ std::string_view header_value(std::string_view head, std::string_view name) {
 } // namespace
 
 void give_up(const std::string& what) {
-  std::fprintf(stderr, "bench: %s\n", what.c_str());
-  std::exit(1);
+  throw std::runtime_error(what);
+}
+
+int run(const std::function<void()>& bench) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  try {
+    bench();
+    return 0;
+  } catch (const std::exception& failed) {
+    std::fprintf(stderr, "bench: %s\n", failed.what());
+    return 1;
+  }
 }
 
 double ms_since(clock_type::time_point start) {
@@ -93,9 +105,19 @@ scratch_directory::~scratch_directory() {
 }
 
 bench_server::bench_server(std::vector<std::string> flags) {
+  try {
+    start(std::move(flags));
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+void bench_server::start(std::vector<std::string> flags) {
   const char* named = std::getenv("HOLT");
   program_ = named ? named : (own_folder().parent_path() / "runtime/process/holt").string();
-  std::vector<std::string> words{program_, "serve", "--listen", "127.0.0.1:0", "--data-dir", data().string(), "--log.format", "text"};
+  std::vector<std::string> words{program_,     "serve",         "--listen",     "127.0.0.1:0",
+                                 "--data-dir", data().string(), "--log.format", "text"};
   words.insert(words.end(), flags.begin(), flags.end());
   int out[2];
   if (::pipe2(out, O_CLOEXEC) != 0)
@@ -109,14 +131,14 @@ bench_server::bench_server(std::vector<std::string> flags) {
   std::string said;
   char buffer[4096];
   const std::string mark = "holt serves on http://127.0.0.1:";
-  auto start = clock_type::now();
+  auto begun = clock_type::now();
   for (;;) {
     if (auto at = said.find(mark); at != std::string::npos && said.find('\n', at) != std::string::npos) {
       std::from_chars(said.data() + at + mark.size(), said.data() + said.size(), port_);
       break;
     }
     pollfd ready{out[0], POLLIN, 0};
-    if (ms_since(start) > 20000 || ::poll(&ready, 1, 20000) <= 0)
+    if (ms_since(begun) > 20000 || ::poll(&ready, 1, 20000) <= 0)
       give_up("the server did not start within 20 s");
     auto n = ::read(out[0], buffer, sizeof buffer);
     if (n <= 0) {
@@ -133,14 +155,25 @@ bench_server::bench_server(std::vector<std::string> flags) {
 }
 
 bench_server::~bench_server() {
-  ::kill(pid_, SIGTERM);
-  int status = 0;
-  ::waitpid(pid_, &status, 0);
-  auto pid = spawn({program_, "admin", "stop-instances", "--data-dir", data().string()}, {});
-  ::waitpid(pid, &status, 0);
+  end();
 }
 
-raw_client::raw_client(std::uint16_t port, std::string key) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), key_(std::move(key)) {
+void bench_server::end() noexcept {
+  int status = 0;
+  if (pid_ > 0) {
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, &status, 0);
+    int nothing = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    auto pid =
+        spawn({program_, "admin", "stop-instances", "--data-dir", data().string()}, {{nothing, 1}, {nothing, 2}});
+    ::waitpid(pid, &status, 0);
+    ::close(nothing);
+  }
+  pid_ = -1;
+}
+
+raw_client::raw_client(std::uint16_t port, std::string key)
+    : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), key_(std::move(key)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -163,7 +196,12 @@ raw_client::~raw_client() {
 std::string raw_client::prepare(std::string_view method, std::string_view target, std::string_view body,
                                 std::string_view more_headers) const {
   std::string text;
-  text.append(method).append(" ").append(target).append(" HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ").append(key_).append("\r\n");
+  text.append(method)
+      .append(" ")
+      .append(target)
+      .append(" HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ")
+      .append(key_)
+      .append("\r\n");
   if (!body.empty())
     text.append("Content-Type: application/json\r\n");
   if (!body.empty() || method == "POST")
@@ -220,10 +258,12 @@ reply raw_client::ask(const std::string& prepared) {
       return std::move(*answer);
 }
 
-reply raw_client::must(std::string_view method, std::string_view target, std::string_view body, std::string_view more_headers) {
+reply raw_client::must(std::string_view method, std::string_view target, std::string_view body,
+                       std::string_view more_headers) {
   auto answer = ask(prepare(method, target, body, more_headers));
   if (answer.status / 100 != 2)
-    give_up(std::string(method) + ' ' + std::string(target) + " answered " + std::to_string(answer.status) + ": " + answer.body);
+    give_up(std::string(method) + ' ' + std::string(target) + " answered " + std::to_string(answer.status) + ": "
+            + answer.body);
   return answer;
 }
 
@@ -296,7 +336,8 @@ reply raw_client::ask_and_count(const std::string& prepared) {
   }
 }
 
-reply raw_client::upload(std::string_view target, std::uint64_t bytes, const std::function<std::size_t(char*, std::size_t)>& fill) {
+reply raw_client::upload(std::string_view target, std::uint64_t bytes,
+                         const std::function<std::size_t(char*, std::size_t)>& fill) {
   send("PUT " + std::string(target) + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + key_
        + "\r\nContent-Type: application/octet-stream\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n");
   std::vector<char> buffer(piece);
@@ -328,12 +369,15 @@ void delete_environment(raw_client& client, const std::string& id) {
   client.must("DELETE", "/v1/environments/" + id);
 }
 
-void put_program(raw_client& client, const std::string& environment, const std::string& local, const std::string& path) {
+void put_program(raw_client& client, const std::string& environment, const std::string& local,
+                 const std::string& path) {
   int fd = ::open(local.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     give_up("cannot read " + local);
   client.upload("/v1/environments/" + environment + "/files" + path + "?mode=0755", fs::file_size(local),
-                [fd](char* buffer, std::size_t size) { return static_cast<std::size_t>(std::max<ssize_t>(::read(fd, buffer, size), 0)); });
+                [fd](char* buffer, std::size_t size) {
+                  return static_cast<std::size_t>(std::max<ssize_t>(::read(fd, buffer, size), 0));
+                });
   ::close(fd);
 }
 

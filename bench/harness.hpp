@@ -12,10 +12,14 @@
 #include <sys/types.h>
 
 /// What the programs of bench/ share: a server of their own on loopback, a client that costs next to nothing, plain
-/// spawning, and statistics. Everything that fails ends the program with a line that says what.
+/// spawning, and statistics. Everything that fails ends the program with a line that says what, and leaves nothing
+/// running.
 namespace holt::bench {
 
+/// Throws; run() prints it once what was started has been stopped.
 [[noreturn]] void give_up(const std::string& what);
+/// The body of main(): its exit code.
+int run(const std::function<void()>& bench);
 
 using clock_type = std::chrono::steady_clock;
 double ms_since(clock_type::time_point start);
@@ -33,8 +37,8 @@ private:
   std::filesystem::path path_;
 };
 
-/// `holt serve` with a data directory of its own; stopped, with its sandboxes, at the end. The program is $HOLT, or the one
-/// that was built beside this bench.
+/// `holt serve` with a data directory of its own; stopped, with its sandboxes, at the end. The program is $HOLT, or the
+/// one that was built beside this bench.
 class bench_server {
 public:
   explicit bench_server(std::vector<std::string> flags = {});
@@ -53,6 +57,8 @@ public:
   }
 
 private:
+  void start(std::vector<std::string> flags);
+  void end() noexcept;
   std::string program_;
   scratch_directory scratch_;
   pid_t pid_ = -1;
@@ -81,11 +87,13 @@ public:
                       std::string_view more_headers = {}) const;
   reply ask(const std::string& prepared);
   /// As ask(), and ends the program unless the status is 2xx.
-  reply must(std::string_view method, std::string_view target, std::string_view body = {}, std::string_view more_headers = {});
+  reply must(std::string_view method, std::string_view target, std::string_view body = {},
+             std::string_view more_headers = {});
   /// Reads an answer whose body is only counted, through a buffer of 64 KiB.
   reply ask_and_count(const std::string& prepared);
   /// Sends a head, then `bytes` of body from `fill`, then reads the answer.
-  reply upload(std::string_view target, std::uint64_t bytes, const std::function<std::size_t(char*, std::size_t)>& fill);
+  reply upload(std::string_view target, std::uint64_t bytes,
+               const std::function<std::size_t(char*, std::size_t)>& fill);
 
   int fd() const {
     return fd_;

@@ -6,8 +6,8 @@
 #include "bench/harness.hpp"
 #include "runtime/providers/fd.hpp"
 
-/// One bubblewrap per command, of exactly the profile that the provider uses: what a sandbox costs without an agent that
-/// stays. The step to a uid of its own is done by holt-launch, as the provider does it, when this runs as root.
+/// One bubblewrap per command, of exactly the profile that the provider uses: what a sandbox costs without an agent
+/// that stays. The step to a uid of its own is done by holt-launch, as the provider does it, when this runs as root.
 namespace holt::bench {
 
 class one_shot_sandbox {

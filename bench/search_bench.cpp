@@ -134,15 +134,26 @@ int main(int argc, char** argv) {
   auto files_of = [](wire::search_grep& arguments) { arguments.output = "files"; };
 
   const std::string text = "--no-heading";
-  compare("literal", rounds, grep("pthread_mutex_unlock", [](auto& a) { a.literal = true; }), {"-uu", text, "-nF", "pthread_mutex_unlock", tree});
-  compare("literal, common", rounds, grep("return", [](auto& a) { a.literal = true; }), {"-uu", text, "-nF", "return", tree});
+  compare("literal", rounds, grep("pthread_mutex_unlock", [](auto& a) { a.literal = true; }),
+          {"-uu", text, "-nF", "pthread_mutex_unlock", tree});
+  compare("literal, common", rounds, grep("return", [](auto& a) { a.literal = true; }),
+          {"-uu", text, "-nF", "return", tree});
   compare("regex", rounds, grep("[a-z]+_mutex_(un)?lock\\("), {"-uu", text, "-n", "[a-z]+_mutex_(un)?lock\\(", tree});
-  compare("regex, alternatives", rounds, grep("(mutex|semaphore)_(init|destroy)"), {"-uu", text, "-n", "(mutex|semaphore)_(init|destroy)", tree});
+  compare("regex, alternatives", rounds, grep("(mutex|semaphore)_(init|destroy)"),
+          {"-uu", text, "-n", "(mutex|semaphore)_(init|destroy)", tree});
   compare("regex, no literal", rounds, grep("[A-Z]{7}[0-9]{3}"), {"-uu", text, "-n", "[A-Z]{7}[0-9]{3}", tree});
-  compare("-i", rounds, grep("PTHREAD_mutex_unlock", [](auto& a) { a.literal = a.ignore_case = true; }), {"-uu", text, "-niF", "PTHREAD_mutex_unlock", tree});
-  compare("-i, regex", rounds, grep("[a-z]+_MUTEX_(un)?lock\\(", [](auto& a) { a.ignore_case = true; }), {"-uu", text, "-ni", "[a-z]+_MUTEX_(un)?lock\\(", tree});
+  compare("-i", rounds, grep("PTHREAD_mutex_unlock", [](auto& a) { a.literal = a.ignore_case = true; }),
+          {"-uu", text, "-niF", "PTHREAD_mutex_unlock", tree});
+  compare("-i, regex", rounds, grep("[a-z]+_MUTEX_(un)?lock\\(", [](auto& a) { a.ignore_case = true; }),
+          {"-uu", text, "-ni", "[a-z]+_MUTEX_(un)?lock\\(", tree});
   compare("files", rounds, grep("pthread", files_of), {"-uu", "-l", "pthread", tree});
-  compare("multiline", rounds, grep("struct \\w+ \\{\\n\\s+int ", [](auto& a) { a.multiline = true; a.output = "files"; }), {"-uu", "-lU", "struct \\w+ \\{\\n\\s+int ", tree});
+  compare("multiline", rounds,
+          grep("struct \\w+ \\{\\n\\s+int ",
+               [](auto& a) {
+                 a.multiline = true;
+                 a.output = "files";
+               }),
+          {"-uu", "-lU", "struct \\w+ \\{\\n\\s+int ", tree});
   compare("glob **/*.h", rounds, glob("**/*.h"), {"-uu", "--files", "-g", "*.h", tree});
   return 0;
 }
