@@ -14,6 +14,11 @@ namespace {
 constexpr int seccomp_number = 7;
 constexpr int info_number = 6;
 constexpr uid_t nobody_else = 699'999;
+
+/// The same file under a number that no descriptor of the sandbox has: one dup2 must not overwrite the source of the next.
+providers::unique_fd out_of_the_way(providers::unique_fd fd) {
+  return providers::unique_fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 20));
+}
 } // namespace
 
 one_shot_sandbox::one_shot_sandbox(const scratch_directory& scratch, const std::string& program) {
@@ -25,7 +30,7 @@ one_shot_sandbox::one_shot_sandbox(const scratch_directory& scratch, const std::
   if (!programs || !etc || !filter)
     give_up("the one-shot sandbox can't be prepared");
   seccomp_ = std::move(*filter);
-  info_ = providers::unique_fd(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  info_ = out_of_the_way(providers::unique_fd(::open("/dev/null", O_WRONLY | O_CLOEXEC)));
 
   auto copy = home / "program";
   std::filesystem::copy_file(program, copy, std::filesystem::copy_options::overwrite_existing);
@@ -52,7 +57,7 @@ one_shot_sandbox::one_shot_sandbox(const scratch_directory& scratch, const std::
 }
 
 void one_shot_sandbox::run() {
-  auto filter = providers::reopen(seccomp_.get()); // bwrap reads it from its position on
+  auto filter = out_of_the_way(providers::reopen(seccomp_.get())); // bwrap reads it from its position on
   spawn_and_wait(words_, {{filter.get(), seccomp_number}, {info_.get(), info_number}});
 }
 
