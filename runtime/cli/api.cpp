@@ -28,23 +28,23 @@ int exit_code_of(unsigned status, std::string_view code) {
   if (code == "operation.outcome_unknown")
     return exit_unavailable;
   switch (status) {
-    case 400:
-    case 405:
-    case 413:
-    case 414:
-    case 415:
-    case 422:
-    case 431:
-      return exit_usage;
-    case 408:
-    case 429:
-    case 502:
-    case 503:
-    case 504:
-    case 507:
-      return exit_unavailable;
-    default:
-      return status / 100 == 4 ? exit_refused : exit_bug;
+  case 400:
+  case 405:
+  case 413:
+  case 414:
+  case 415:
+  case 422:
+  case 431:
+    return exit_usage;
+  case 408:
+  case 429:
+  case 502:
+  case 503:
+  case 504:
+  case 507:
+    return exit_unavailable;
+  default:
+    return status / 100 == 4 ? exit_refused : exit_bug;
   }
 }
 
@@ -92,8 +92,8 @@ std::string percent_encode(std::string_view text, bool keep_slashes) {
   static constexpr char digits[] = "0123456789ABCDEF";
   std::string encoded;
   for (unsigned char c : text) {
-    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_'
-                 || c == '~' || (c == '/' && keep_slashes);
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.'
+                 || c == '_' || c == '~' || (c == '/' && keep_slashes);
     if (plain) {
       encoded += static_cast<char>(c);
     } else {
@@ -161,7 +161,8 @@ result<boost::json::value> api::post(const std::string& target, const boost::jso
                .body = json::write_text(body)});
 }
 
-result<boost::json::value> api::post_once(const std::string& target, const boost::json::value& body, const std::string& op_id) {
+result<boost::json::value> api::post_once(const std::string& target, const boost::json::value& body,
+                                          const std::string& op_id) {
   return send({.method = "POST",
                .target = target,
                .headers = {{"Content-Type", "application/json"}, {"Idempotency-Key", op_id}},
@@ -189,7 +190,7 @@ result<std::string> api::find_environment(const std::string& name_or_id) {
         continue;
       if (!found.empty())
         return fail(exit_usage, "several environments are named " + name_or_id + "; use an id: " + found + ", "
-                                  + std::string(text_at(item, "id")));
+                                    + std::string(text_at(item, "id")));
       found = text_at(item, "id");
     }
     cursor = text_at(*page, "next_cursor");

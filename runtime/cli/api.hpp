@@ -42,7 +42,8 @@ public:
   result<boost::json::value> get(const std::string& target);
   result<boost::json::value> post(const std::string& target, const boost::json::value& body);
   /// A POST that is known to the server by `op_id`, so that asking twice does it once.
-  result<boost::json::value> post_once(const std::string& target, const boost::json::value& body, const std::string& op_id);
+  result<boost::json::value> post_once(const std::string& target, const boost::json::value& body,
+                                       const std::string& op_id);
   result<boost::json::value> remove(const std::string& target);
 
   /// The id of an environment that is named by its id (env_…) or its name. A name that several have is refused.

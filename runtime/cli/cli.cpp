@@ -64,7 +64,8 @@ result<std::map<std::string, std::string>> read_pairs(const std::vector<std::str
 }
 
 template <class Parse>
-result<void> read_unit(const std::string& text, const char* option, const char* like, Parse parse, std::optional<std::uint64_t>& into) {
+result<void> read_unit(const std::string& text, const char* option, const char* like, Parse parse,
+                       std::optional<std::uint64_t>& into) {
   if (text.empty())
     return {};
   into = parse(text);
@@ -100,7 +101,8 @@ void declare_environments(CLI::App& app, invocation& call) {
   create->add_option("--processes", call.create.processes, "Processes at a time");
   create->add_option("--cpus", call.create.cpus, "Processors' worth of time: 0.5, 2");
   create->add_option("--suspend-after", call.suspend_after, "Idle time until it is frozen: 30m; 0 for never");
-  create->add_option("--destroy-after", call.destroy_after, "Unused time until its processes go (files stay): 7d; 0 for never");
+  create->add_option("--destroy-after", call.destroy_after,
+                     "Unused time until its processes go (files stay): 7d; 0 for never");
   create->add_option("--label", call.pairs, "NAME=VALUE; may be given again")->allow_extra_args(false);
   on_call(create, call, [](invocation& c, api& server) -> result<int> {
     auto labels = read_pairs(c.pairs, "--label");
@@ -109,10 +111,11 @@ void declare_environments(CLI::App& app, invocation& call) {
     c.create.labels = *labels;
     constexpr auto size_like = "a size like 512M or 2G";
     constexpr auto time_like = "a time like 90s, 30m or 7d";
-    for (auto&& read : {read_unit(c.memory, "--memory", size_like, parse_size_bytes, c.create.memory_bytes),
-                        read_unit(c.disk, "--disk", size_like, parse_size_bytes, c.create.disk_bytes),
-                        read_unit(c.suspend_after, "--suspend-after", time_like, parse_duration_ms, c.create.suspend_after_ms),
-                        read_unit(c.destroy_after, "--destroy-after", time_like, parse_duration_ms, c.create.destroy_after_ms)})
+    for (auto&& read :
+         {read_unit(c.memory, "--memory", size_like, parse_size_bytes, c.create.memory_bytes),
+          read_unit(c.disk, "--disk", size_like, parse_size_bytes, c.create.disk_bytes),
+          read_unit(c.suspend_after, "--suspend-after", time_like, parse_duration_ms, c.create.suspend_after_ms),
+          read_unit(c.destroy_after, "--destroy-after", time_like, parse_duration_ms, c.create.destroy_after_ms)})
       if (!read)
         return tl::unexpected(read.error());
     return create_environment(server, c.create, c.json);
@@ -136,9 +139,11 @@ void declare_environments(CLI::App& app, invocation& call) {
           [](invocation& c, api& server) { return show_environment(server, c.environment, c.json); });
   auto* remove = named("delete", "Delete it with its files");
   remove->add_flag("--no-wait", call.no_wait, "Don't wait until its files are gone");
-  on_call(remove, call, [](invocation& c, api& server) { return delete_environment(server, c.environment, !c.no_wait, c.json); });
-  for (auto [action, help] : {std::pair{"reset", "End its processes and delete its files; it starts anew with its next use"},
-                              std::pair{"suspend", "Freeze its processes"}, std::pair{"resume", "Let it run, and make it if need be"}})
+  on_call(remove, call,
+          [](invocation& c, api& server) { return delete_environment(server, c.environment, !c.no_wait, c.json); });
+  for (auto [action, help] :
+       {std::pair{"reset", "End its processes and delete its files; it starts anew with its next use"},
+        std::pair{"suspend", "Freeze its processes"}, std::pair{"resume", "Let it run, and make it if need be"}})
     on_call(named(action, help), call, [action = action](invocation& c, api& server) {
       return change_environment(server, c.environment, action, c.json);
     });
@@ -163,19 +168,23 @@ void declare_exec(CLI::App& app, invocation& call) {
   exec->add_option("--cwd", call.exec.cwd, "Directory to run it in; the workspace, if not given");
   exec->add_option("--env,-e", call.pairs, "NAME=VALUE; may be given again")->allow_extra_args(false);
   exec->add_option("--timeout", call.timeout, "End it, with all it started, after 90s, 30m, 2h …");
-  exec->add_option("--op-id", call.exec.op_id, "An id of your own: asked again, it goes on with the same run of the command");
+  exec->add_option("--op-id", call.exec.op_id,
+                   "An id of your own: asked again, it goes on with the same run of the command");
   exec->add_flag("-i,--interactive", call.exec.interactive, "Pass on stdin although it is a terminal");
   exec->add_flag("-n,--no-stdin", call.exec.no_stdin, "Don't read stdin")->excludes("--interactive");
-  exec->footer("Output comes as it is written. stdin is passed on when it is no terminal. Ctrl-C goes to the command, a second one\n"
-               "stops it and all it started. A lost connection is made again, and the command never run twice.\n"
-               "Exit code: the command's own, 128+n if signal n ended it; else 64 usage, 69 unavailable, 70 a bug, 77 refused.");
+  exec->footer(
+      "Output comes as it is written. stdin is passed on when it is no terminal. Ctrl-C goes to the command, a second "
+      "one\n"
+      "stops it and all it started. A lost connection is made again, and the command never run twice.\n"
+      "Exit code: the command's own, 128+n if signal n ended it; else 64 usage, 69 unavailable, 70 a bug, 77 refused.");
   on_call(exec, call, [](invocation& c, api& server) -> result<int> {
     if (c.exec.command.has_value() == c.has_tail || (c.has_tail && c.tail.empty()))
       return fail(exit_usage, "put the command behind --, like: holt exec ENV -- ls -l (or give --command 'ls -l')");
     auto env = read_pairs(c.pairs, "--env");
     if (!env)
       return tl::unexpected(env.error());
-    if (auto read = read_unit(c.timeout, "--timeout", "a time like 90s or 30m", parse_duration_ms, c.exec.timeout_ms); !read)
+    if (auto read = read_unit(c.timeout, "--timeout", "a time like 90s or 30m", parse_duration_ms, c.exec.timeout_ms);
+        !read)
       return tl::unexpected(read.error());
     c.exec.argv = c.tail;
     c.exec.env = *env;
@@ -201,9 +210,11 @@ void declare(CLI::App& app, invocation& call) {
 
   auto* cp = app.add_subcommand("cp", "Copy files and directories in or out: holt cp SRC DST");
   cp->add_option("SRC", call.copy.from, "A path here, or ENV:/path, or ENV:path below the workspace")->required();
-  cp->add_option("DST", call.copy.to, "The same; a directory that is there takes SRC in under its own name")->required();
-  cp->footer("Size and SHA-256 of each file are verified, executable bits kept. Symbolic links and special files are not\n"
-             "copied: each is named, and the exit code is 77 then. SRC/. copies what is in a directory.");
+  cp->add_option("DST", call.copy.to, "The same; a directory that is there takes SRC in under its own name")
+      ->required();
+  cp->footer(
+      "Size and SHA-256 of each file are verified, executable bits kept. Symbolic links and special files are not\n"
+      "copied: each is named, and the exit code is 77 then. SRC/. copies what is in a directory.");
   on_call(cp, call, [](invocation& c, api& server) {
     c.copy.json = c.json;
     return copy_files(server, c.copy);

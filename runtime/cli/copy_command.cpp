@@ -51,7 +51,8 @@ public:
       line += c < ' ' || c == 127 ? '?' : static_cast<char>(c);
     line += "  " + size_text(done_);
     if (size_ && *size_ > 0)
-      line += " of " + size_text(*size_) + " (" + std::to_string(std::min<std::uint64_t>(100, done_ * 100 / *size_)) + "%)";
+      line +=
+          " of " + size_text(*size_) + " (" + std::to_string(std::min<std::uint64_t>(100, done_ * 100 / *size_)) + "%)";
     line += "  " + size_text(static_cast<std::uint64_t>(static_cast<double>(all_) / std::max(seconds, 0.001))) + "/s";
     (void)write_all(2, line);
   }
@@ -129,11 +130,10 @@ private:
 
 int copier::finish() {
   if (options_.json)
-    (void)write_all(1, json::write_text(json::object{{"files", files_},
-                                                     {"directories", directories_},
-                                                     {"bytes", bytes_},
-                                                     {"left_out", left_out_}})
-                         + '\n');
+    (void)write_all(1,
+                    json::write_text(json::object{
+                        {"files", files_}, {"directories", directories_}, {"bytes", bytes_}, {"left_out", left_out_}})
+                        + '\n');
   return left_out_ ? exit_refused : exit_ok;
 }
 
@@ -221,7 +221,8 @@ result<int> copier::into_environment(const std::string& from, std::string to) {
   std::error_code ec;
   auto type = fs::status(from, ec).type(); // the source itself may be a link, as with cp
   if (type == fs::file_type::not_found || ec)
-    return fail(exit_usage, "cannot read " + from + " (" + (ec ? ec.message() : std::string("no such file or directory")) + ")");
+    return fail(exit_usage,
+                "cannot read " + from + " (" + (ec ? ec.message() : std::string("no such file or directory")) + ")");
   bool contents = from == "." || from.ends_with("/.");
   bool names_directory = to.empty() || to.ends_with('/');
   auto absolute = server_.absolute_path(environment_id_, to);
@@ -279,7 +280,8 @@ result<void> copier::fetch_tree(const std::string& from, const std::string& to, 
   const auto* items = list->is_object() ? list->get_object().if_contains("items") : nullptr;
   if (!items || !items->is_array())
     return fail(exit_bug, "a directory's list is not as this client knows it; is it of the server's version?");
-  if (const auto* truncated = list->get_object().if_contains("truncated"); truncated && truncated->is_bool() && truncated->get_bool())
+  if (const auto* truncated = list->get_object().if_contains("truncated");
+      truncated && truncated->is_bool() && truncated->get_bool())
     leave_out(from, "more than 100,000 entries: the rest of them");
   for (const auto& item : items->get_array()) {
     auto entry = read_entry(item);
@@ -294,7 +296,7 @@ result<void> copier::fetch_tree(const std::string& from, const std::string& to, 
         return got;
     } else if (entry.type != "file") {
       leave_out(path, "neither a file nor a directory");
-    } else if (struct stat here {}; ::lstat(target.c_str(), &here) == 0 && S_ISLNK(here.st_mode)) {
+    } else if (struct stat here{}; ::lstat(target.c_str(), &here) == 0 && S_ISLNK(here.st_mode)) {
       leave_out(path, "a symbolic link is in its place here");
     } else if (auto got = fetch_file(path, target, entry); !got) {
       return got;

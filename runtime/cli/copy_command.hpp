@@ -8,7 +8,8 @@
 /// `holt cp SRC DST`: files and directories, into an environment or out of it.
 ///
 /// Executable bits and empty directories are kept. Symbolic links and special files are not copied: each is named on
-/// stderr, and the exit code says so. What comes out of an environment is hostile: its names can't leave the destination.
+/// stderr, and the exit code says so. What comes out of an environment is hostile: its names can't leave the
+/// destination.
 namespace holt::runtime::cli {
 
 /// "box:/etc/hosts", "box:src" (below the workspace), or a path here, if there is no colon before its first slash.

@@ -127,7 +127,8 @@ result<int> list_environments(api& server, const std::map<std::string, std::stri
   json::array all;
   std::string cursor;
   do {
-    auto page = server.get("/v1/environments?limit=100" + filter + (cursor.empty() ? "" : "&cursor=" + percent_encode(cursor, false)));
+    auto page = server.get("/v1/environments?limit=100" + filter
+                           + (cursor.empty() ? "" : "&cursor=" + percent_encode(cursor, false)));
     if (!page)
       return tl::unexpected(page.error());
     const auto* items = member(*page, "items");
@@ -142,8 +143,8 @@ result<int> list_environments(api& server, const std::map<std::string, std::stri
     return exit_ok;
   std::vector<std::vector<std::string>> rows{{"ID", "NAME", "KIND", "STATUS", "CREATED"}};
   for (const auto& item : all)
-    rows.push_back({plain(text_at(item, "id")), plain(text_at(item, "name")), plain(text_at(item, "kind")), status_of(item),
-                    plain(text_at(item, "created_at"))});
+    rows.push_back({plain(text_at(item, "id")), plain(text_at(item, "name")), plain(text_at(item, "kind")),
+                    status_of(item), plain(text_at(item, "created_at"))});
   return print(table(rows));
 }
 
@@ -161,7 +162,8 @@ result<int> show_environment(api& server, const std::string& environment, bool a
     for (const auto& [key, value] : shown->get_object()) {
       if (value.is_object()) {
         for (const auto& [inner, deep] : value.get_object())
-          rows.push_back({std::string(key) + '.' + plain(inner), deep.is_string() ? plain(deep.get_string()) : json::write_text(deep)});
+          rows.push_back({std::string(key) + '.' + plain(inner),
+                          deep.is_string() ? plain(deep.get_string()) : json::write_text(deep)});
       } else {
         rows.push_back({std::string(key), value.is_string() ? plain(value.get_string()) : json::write_text(value)});
       }
@@ -181,7 +183,8 @@ result<int> delete_environment(api& server, const std::string& environment, bool
   // It waits for running commands, up to ten minutes (spec 27).
   auto end = std::chrono::steady_clock::now() + 11min;
   auto pause = 20ms;
-  while (wait && !operation_id.empty() && text_at(*operation, "status") == "running" && std::chrono::steady_clock::now() < end) {
+  while (wait && !operation_id.empty() && text_at(*operation, "status") == "running"
+         && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::milliseconds>(pause * 2, 1s);
     auto polled = server.get("/v1/operations/" + percent_encode(operation_id, false));
@@ -194,7 +197,7 @@ result<int> delete_environment(api& server, const std::string& environment, bool
       return printed;
   if (text_at(*operation, "status") == "failed")
     return fail(exit_unavailable, "the environment is gone from the list, but its files could not be removed yet ("
-                                    + plain(text_at(*operation, "error")) + "); the server tries again by itself");
+                                      + plain(text_at(*operation, "error")) + "); the server tries again by itself");
   return exit_ok;
 }
 
@@ -238,7 +241,8 @@ result<int> list_files(api& server, const std::string& place, bool details, bool
                     plain(text_at(item, "modified_at")), name});
   }
   auto printed = print(table(rows));
-  if (const auto* truncated = member(*list, "truncated"); printed && truncated && truncated->is_bool() && truncated->get_bool())
+  if (const auto* truncated = member(*list, "truncated");
+      printed && truncated && truncated->is_bool() && truncated->get_bool())
     return fail(exit_refused, "the directory has more than 100,000 entries; the rest is not shown");
   return printed;
 }
@@ -259,7 +263,9 @@ result<int> remove_files(api& server, const std::vector<std::string>& places, bo
   for (const auto& place : places) {
     auto parsed = parse_copy_place(place);
     if (!parsed.environment || parsed.path.empty())
-      return fail(exit_usage, place + " names no file; it must be like ENV:/path or ENV:path (holt env delete deletes an environment)");
+      return fail(
+          exit_usage,
+          place + " names no file; it must be like ENV:/path or ENV:path (holt env delete deletes an environment)");
     auto found = find_path(server, place);
     if (!found)
       return tl::unexpected(found.error());

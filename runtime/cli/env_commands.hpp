@@ -7,8 +7,8 @@
 
 #include "runtime/cli/api.hpp"
 
-/// `holt env …`: environments, and the files in them. Each writes to stdout: a table or lines for people, with `json` the
-/// API's own answer in one line.
+/// `holt env …`: environments, and the files in them. Each writes to stdout: a table or lines for people, with `json`
+/// the API's own answer in one line.
 namespace holt::runtime::cli {
 
 struct create_options {

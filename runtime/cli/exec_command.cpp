@@ -43,8 +43,8 @@ struct running_command {
   server_access access;
   std::string target; // /v1/environments/…/processes/…
   std::atomic<bool> started = false;
-  file_descriptor wake{::eventfd(0, EFD_CLOEXEC)};     // readable once the command is over
-  file_descriptor begun{::eventfd(0, EFD_CLOEXEC)};    // readable once it has started
+  file_descriptor wake{::eventfd(0, EFD_CLOEXEC)};  // readable once the command is over
+  file_descriptor begun{::eventfd(0, EFD_CLOEXEC)}; // readable once it has started
 
   void tell(const file_descriptor& event) const {
     std::uint64_t one = 1;
@@ -54,7 +54,8 @@ struct running_command {
 
 bool stdin_is_nothing() {
   struct stat status {};
-  return ::fstat(0, &status) != 0 || (S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3)); // closed, or /dev/null
+  return ::fstat(0, &status) != 0
+         || (S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3)); // closed, or /dev/null
 }
 
 /// Waits until one of two descriptors can be read; whether it was the first.
@@ -169,7 +170,8 @@ private:
   /// False: the command is over. Counts further signals while it waits.
   bool wait_for_start() {
     for (;;) {
-      pollfd events[3] = {{command_.begun.get(), POLLIN, 0}, {command_.wake.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+      pollfd events[3] = {
+          {command_.begun.get(), POLLIN, 0}, {command_.wake.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
       if (::poll(events, 3, -1) < 0)
         continue;
       if (events[1].revents)
@@ -225,9 +227,10 @@ public:
         pause = first_pause;
       }
       if (now - outage_since > longest_outage)
-        return fail(exit_unavailable, "the connection was lost and could not be made again; the command may still run, and `holt "
-                                      "exec --op-id "
-                                        + op_id_ + "` with the same arguments goes on with it");
+        return fail(exit_unavailable,
+                    "the connection was lost and could not be made again; the command may still run, and `holt "
+                    "exec --op-id "
+                        + op_id_ + "` with the same arguments goes on with it");
       std::this_thread::sleep_for(pause); // a client's pause between tries; nothing else happens here
       pause = std::min<std::chrono::milliseconds>(pause * 2, longest_pause);
     }
@@ -309,7 +312,8 @@ private:
     auto read = read_exec_event(event);
     if (!read) {
       // A server that stops, or can't reach the sandbox for a while, is waited for; the command itself goes on.
-      bool passing = command_.started && read.error().code == exit_unavailable && read.error().problem != "operation.outcome_unknown";
+      bool passing = command_.started && read.error().code == exit_unavailable
+                     && read.error().problem != "operation.outcome_unknown";
       final_ = !passing;
       return tl::unexpected(read.error());
     }
@@ -321,8 +325,8 @@ private:
       if (!write(*output))
         return {};
     } else if (auto* gap = std::get_if<output_gap>(&*read)) {
-      auto words = "holt: " + std::to_string(gap->to - gap->from) + " bytes of output at position " + std::to_string(gap->from)
-                   + " are not kept any more\n";
+      auto words = "holt: " + std::to_string(gap->to - gap->from) + " bytes of output at position "
+                   + std::to_string(gap->from) + " are not kept any more\n";
       (void)write_all(2, words);
     } else if (auto* ended = std::get_if<command_exit>(&*read)) {
       ended_ = std::move(*ended);
@@ -362,8 +366,10 @@ private:
       (void)write_all(1, json::write_text(shown) + '\n');
     }
     if (!status)
-      return fail(exit_unavailable, "it is not known how the command ended (its sandbox was gone before it); look at what it did before you "
-                                    "run it again");
+      return fail(
+          exit_unavailable,
+          "it is not known how the command ended (its sandbox was gone before it); look at what it did before you "
+          "run it again");
     if (ended.state == "timed_out")
       (void)write_all(2, "holt: the command was ended at its time limit\n");
     else if (ended.reason == "out_of_memory")
@@ -425,7 +431,8 @@ result<int> exec_in_environment(api& server, const exec_options& given) {
   if (stdin_thread.joinable())
     stdin_thread.join();
   if (stdin_side.lost())
-    return fail(exit_unavailable, "standard input could not be passed on, and the command was stopped: " + stdin_side.lost()->message);
+    return fail(exit_unavailable,
+                "standard input could not be passed on, and the command was stopped: " + stdin_side.lost()->message);
   return outcome;
 }
 

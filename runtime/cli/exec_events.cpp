@@ -55,7 +55,8 @@ std::optional<int> exit_status(const command_exit& ended) {
 }
 
 result<exec_event> read_exec_event(const protocols::sse_event& event) {
-  bool known = event.event == "stdout" || event.event == "stderr" || event.event == "exit" || event.event == "gap" || event.event == "error";
+  bool known = event.event == "stdout" || event.event == "stderr" || event.event == "exit" || event.event == "gap"
+               || event.event == "error";
   if (event.event == "started")
     return command_started{};
   if (!known)

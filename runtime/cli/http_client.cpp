@@ -54,8 +54,8 @@ std::string_view http_head::header(std::string_view name) const {
   return {};
 }
 
-/// A connection, and the answer under way on it. Each wait is an asynchronous operation on a loop of its own, since that is
-/// what can time out.
+/// A connection, and the answer under way on it. Each wait is an asynchronous operation on a loop of its own, since
+/// that is what can time out.
 struct http_client::connection {
   asio::io_context loop{1};
   beast::tcp_stream tcp{loop};
@@ -113,7 +113,7 @@ result<void> http_client::connect() {
   const auto& address = access_.address;
   auto unreachable = [&](const std::string& why) {
     return fail(exit_unavailable, "cannot reach " + address.text() + " (" + why
-                                    + "); is holt serve running there? --url or HOLT_URL names another server");
+                                      + "); is holt serve running there? --url or HOLT_URL names another server");
   };
   auto fresh = std::make_unique<connection>();
   error_code ec;
@@ -127,8 +127,9 @@ result<void> http_client::connect() {
   fresh->tcp.socket().set_option(asio::ip::tcp::no_delay(true), ec);
   if (address.tls) {
     fresh->tls = std::make_unique<tls_stream>(fresh->tcp, address.host);
-    ec = fresh->wait(connect_timeout,
-                     [&](auto handler) { fresh->tls->stream.async_handshake(asio::ssl::stream_base::client, handler); });
+    ec = fresh->wait(connect_timeout, [&](auto handler) {
+      fresh->tls->stream.async_handshake(asio::ssl::stream_base::client, handler);
+    });
     if (ec)
       return unreachable(reason_of(ec));
   }
@@ -218,9 +219,8 @@ result<http_head> http_client::try_open(const http_request& request, bool& stale
     fill_head(message);
     message.body() = request.body;
     message.prepare_payload();
-    ec = c.wait(request.timeout, [&](auto handler) {
-      c.on_stream([&](auto& stream) { http::async_write(stream, message, handler); });
-    });
+    ec = c.wait(request.timeout,
+                [&](auto handler) { c.on_stream([&](auto& stream) { http::async_write(stream, message, handler); }); });
   }
 
   // A server that refuses a large body answers, and closes, before it has read it all: its answer counts.
@@ -241,7 +241,8 @@ result<http_head> http_client::try_open(const http_request& request, bool& stale
     disconnect();
     if (garbage)
       return fail(exit_bug, access_.address.text() + " does not speak HTTP as holt does (" + why + "); check --url");
-    return fail(exit_unavailable, access_.address.text() + " did not answer (" + why + "); try again, and see the server's log");
+    return fail(exit_unavailable,
+                access_.address.text() + " did not answer (" + why + "); try again, and see the server's log");
   }
   c.used = true;
   http_head head;
@@ -268,7 +269,8 @@ result<std::size_t> http_client::read_body(std::span<char> buffer, std::chrono::
       ec = {};
     if (ec) {
       disconnect();
-      return fail(exit_unavailable, access_.address.text() + " stopped in the middle of an answer (" + reason_of(ec) + "); try again");
+      return fail(exit_unavailable,
+                  access_.address.text() + " stopped in the middle of an answer (" + reason_of(ec) + "); try again");
     }
     if (auto got = buffer.size() - body.size; got > 0)
       return got;

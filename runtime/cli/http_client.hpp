@@ -65,7 +65,8 @@ public:
   /// server can't be reached or stops answering.
   result<http_response> call(const http_request& request);
 
-  /// Sends and reads the head; the body comes through read_body. The connection ends with it when it isn't read to its end.
+  /// Sends and reads the head; the body comes through read_body. The connection ends with it when it isn't read to its
+  /// end.
   result<http_head> open(const http_request& request);
   /// Waits for some bytes at most `timeout`; 0: the body's proper end. Errors: cut off, or silent for too long.
   result<std::size_t> read_body(std::span<char> buffer, std::chrono::milliseconds timeout);

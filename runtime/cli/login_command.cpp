@@ -56,7 +56,8 @@ result<int> log_in(const server_options& options, bool as_json) {
   if (auto ok = check_key(*key); !ok)
     return tl::unexpected(ok.error());
   if (!address->tls && !address->loopback())
-    (void)write_all(2, "holt: the key crosses the network unencrypted on the way to " + address->text() + "; https:// would protect it\n");
+    (void)write_all(2, "holt: the key crosses the network unencrypted on the way to " + address->text()
+                           + "; https:// would protect it\n");
 
   server_access access{*address, *key};
   auto tried = api(access).get("/v1/environments?limit=1");

@@ -47,8 +47,8 @@ bool server_address::loopback() const {
 
 result<server_address> parse_server_address(std::string_view url) {
   auto wrong = [&](std::string_view why) {
-    return fail(exit_usage,
-                "the server's URL " + std::string(why) + "; it must be like http://127.0.0.1:7117 or https://holt.example");
+    return fail(exit_usage, "the server's URL " + std::string(why)
+                                + "; it must be like http://127.0.0.1:7117 or https://holt.example");
   };
   server_address address;
   if (url.starts_with("https://")) {
@@ -135,8 +135,8 @@ result<void> write_login_file(const std::string& path, const server_access& acce
   std::filesystem::create_directories(folder, ec);
   ::umask(mask);
   if (!ec)
-    ec = replace_small_file(path, json::write_text(json::object{{"url", access.address.text()}, {"key", access.key}}) + '\n',
-                            0600);
+    ec = replace_small_file(
+        path, json::write_text(json::object{{"url", access.address.text()}, {"key", access.key}}) + '\n', 0600);
   if (ec)
     return fail(exit_refused, "cannot write " + path + " (" + ec.message() + ")");
   return {};
@@ -200,12 +200,14 @@ result<server_access> find_access(const server_options& options) {
   }
   if (!address) {
     if (!login)
-      return fail(exit_usage, "no server is named; run holt login, or set --url and --key-file (or HOLT_URL and HOLT_KEY)");
+      return fail(exit_usage,
+                  "no server is named; run holt login, or set --url and --key-file (or HOLT_URL and HOLT_KEY)");
     address = login->address;
   }
   if (!key) {
     if (!login || login->address != *address)
-      return fail(exit_usage, "there is no key for " + address->text() + "; run holt login, or set --key-file or HOLT_KEY");
+      return fail(exit_usage,
+                  "there is no key for " + address->text() + "; run holt login, or set --key-file or HOLT_KEY");
     key = login->key;
   }
   return server_access{*address, *key};

@@ -39,8 +39,8 @@ struct server_access {
   std::string key;
 };
 
-/// Flag, then HOLT_URL and HOLT_KEY (the key itself), then the login file. The login file's key goes to the login file's
-/// server only.
+/// Flag, then HOLT_URL and HOLT_KEY (the key itself), then the login file. The login file's key goes to the login
+/// file's server only.
 result<server_access> find_access(const server_options& options);
 
 /// The key in a file: its first line, without white space around it.

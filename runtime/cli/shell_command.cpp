@@ -49,14 +49,16 @@ std::string shell_line(const std::vector<std::string>& words) {
 
 result<int> shell_in_environment(api& server, const shell_options& options) {
   if (!::isatty(0) || !::isatty(1))
-    return fail(exit_usage, "a shell needs a terminal on stdin and stdout; for a command without one: holt exec ENV -- CMD");
+    return fail(exit_usage,
+                "a shell needs a terminal on stdin and stdout; for a command without one: holt exec ENV -- CMD");
   auto environment_id = server.find_environment(options.environment);
   if (!environment_id)
     return tl::unexpected(environment_id.error());
 
   shell_state state;
   auto size = size_of_terminal(0);
-  auto target = "/v1/environments/" + *environment_id + "/terminal?cols=" + std::to_string(size.cols) + "&rows=" + std::to_string(size.rows);
+  auto target = "/v1/environments/" + *environment_id + "/terminal?cols=" + std::to_string(size.cols)
+                + "&rows=" + std::to_string(size.rows);
   auto first = options.argv.empty() ? std::string{} : "&command=" + percent_encode(shell_line(options.argv), false);
 
   auto mode = terminal_mode::raw(0);
@@ -65,13 +67,16 @@ result<int> shell_in_environment(api& server, const shell_options& options) {
   for (;;) {
     auto position = state.position;
     auto was_started = state.started;
-    auto how = state.started ? "&op_id=" + percent_encode(state.op_id, false) + "&from=" + std::to_string(state.position) : first;
+    auto how = state.started
+                   ? "&op_id=" + percent_encode(state.op_id, false) + "&from=" + std::to_string(state.position)
+                   : first;
     auto outcome = run_shell_session(server.client().access(), target + how, state);
     if (state.exit_status)
       return *state.exit_status;
     if (outcome)
       return fail(exit_bug, "the terminal ended without a word; the server's log may say why");
-    if (outcome.error().code != exit_unavailable || !state.started || outcome.error().problem == "operation.outcome_unknown")
+    if (outcome.error().code != exit_unavailable || !state.started
+        || outcome.error().problem == "operation.outcome_unknown")
       return tl::unexpected(outcome.error());
     auto now = std::chrono::steady_clock::now();
     if (state.position != position || !was_started) {

@@ -210,7 +210,8 @@ result<void> upgrade_and_run(asio::io_context& loop, websocket::stream<Stream>& 
     request.set(http::field::user_agent, "holt");
   }));
   websocket::response_type response;
-  auto ec = step(loop, [&](auto handler) { socket.async_handshake(response, access.address.host_header(), target, handler); });
+  auto ec = step(
+      loop, [&](auto handler) { socket.async_handshake(response, access.address.host_header(), target, handler); });
   if (ec == websocket::error::upgrade_declined) {
     http_head head;
     head.status = response.result_int();
@@ -230,7 +231,7 @@ result<void> run_shell_session(const server_access& access, const std::string& t
   auto endpoints = resolver.resolve(access.address.host, std::to_string(access.address.port), ec);
   auto unreachable = [&] {
     return fail(exit_unavailable, "cannot reach " + access.address.text() + " (" + ec.message()
-                                    + "); is holt serve running there? --url or HOLT_URL names another server");
+                                      + "); is holt serve running there? --url or HOLT_URL names another server");
   };
   if (ec)
     return unreachable();

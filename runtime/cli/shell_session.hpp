@@ -21,8 +21,8 @@ struct shell_state {
   std::optional<std::string> signal; // by this one
 };
 
-/// Connects, and carries bytes between descriptors 0 and 1 and the terminal until it ends. `target` holds path and query.
-/// A success has an exit_status. exit_unavailable: the connection was lost, try again.
+/// Connects, and carries bytes between descriptors 0 and 1 and the terminal until it ends. `target` holds path and
+/// query. A success has an exit_status. exit_unavailable: the connection was lost, try again.
 result<void> run_shell_session(const server_access& access, const std::string& target, shell_state& state);
 
 } // namespace holt::runtime::cli

@@ -31,7 +31,8 @@ terminal_mode terminal_mode::hidden(int fd) {
   return {fd, before};
 }
 
-terminal_mode::terminal_mode(terminal_mode&& other) noexcept : fd_(std::exchange(other.fd_, -1)), before_(other.before_) {
+terminal_mode::terminal_mode(terminal_mode&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), before_(other.before_) {
 }
 
 terminal_mode::~terminal_mode() {

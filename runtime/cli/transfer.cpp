@@ -103,7 +103,9 @@ result<transfer_outcome> fetch(api& server, const std::string& environment_id, c
     expected = *asked;
   }
   if (*expected != outcome.sha256)
-    return fail(exit_unavailable, remote_path + " arrived with another hash than it has there; it may have been changed meanwhile, try again");
+    return fail(exit_unavailable,
+                remote_path
+                    + " arrived with another hash than it has there; it may have been changed meanwhile, try again");
   return outcome;
 }
 
@@ -122,7 +124,8 @@ result<transfer_outcome> upload_file(api& server, const std::string& environment
   body_source source;
   source.size = static_cast<std::uint64_t>(status.st_size);
   source.read = [&](std::uint64_t offset, std::span<char> buffer) -> result<std::size_t> {
-    auto n = ::pread(fd.get(), buffer.data(), std::min<std::uint64_t>(buffer.size(), source.size - offset), static_cast<off_t>(offset));
+    auto n = ::pread(fd.get(), buffer.data(), std::min<std::uint64_t>(buffer.size(), source.size - offset),
+                     static_cast<off_t>(offset));
     if (n < 0)
       return fail(exit_usage, "cannot read " + local_path + " (" + std::strerror(errno) + ")");
     if (offset == 0)
@@ -133,10 +136,11 @@ result<transfer_outcome> upload_file(api& server, const std::string& environment
     return static_cast<std::size_t>(n);
   };
   bool executable = (status.st_mode & 0111) != 0;
-  auto response = server.client().call({.method = "PUT",
-                                        .target = files_target(environment_id, remote_path) + (executable ? "?mode=0755" : ""),
-                                        .headers = {{"Content-Type", "application/octet-stream"}},
-                                        .source = &source});
+  auto response =
+      server.client().call({.method = "PUT",
+                            .target = files_target(environment_id, remote_path) + (executable ? "?mode=0755" : ""),
+                            .headers = {{"Content-Type", "application/octet-stream"}},
+                            .source = &source});
   if (!response)
     return tl::unexpected(response.error());
   if (response->head.status / 100 != 2) {
@@ -155,7 +159,8 @@ result<transfer_outcome> upload_file(api& server, const std::string& environment
     there = *asked;
   }
   if (there != outcome.sha256)
-    return fail(exit_unavailable, remote_path + " has another hash than was sent; it may have been changed meanwhile, try again");
+    return fail(exit_unavailable,
+                remote_path + " has another hash than was sent; it may have been changed meanwhile, try again");
   return outcome;
 }
 
@@ -163,7 +168,9 @@ result<transfer_outcome> download_file(api& server, const std::string& environme
                                        const std::string& local_path, mode_t mode, const transfer_progress& progress) {
   auto mask = ::umask(0);
   ::umask(mask);
-  auto cannot = [&](std::error_code ec) { return fail(exit_refused, "cannot write " + local_path + " (" + ec.message() + ")"); };
+  auto cannot = [&](std::error_code ec) {
+    return fail(exit_refused, "cannot write " + local_path + " (" + ec.message() + ")");
+  };
   auto file = replacement_file::open(local_path, mode & ~mask & 0777);
   if (!file)
     return cannot(file.error());
@@ -181,7 +188,8 @@ result<transfer_outcome> download_file(api& server, const std::string& environme
   return outcome;
 }
 
-result<transfer_outcome> print_file(api& server, const std::string& environment_id, const std::string& remote_path, int fd) {
+result<transfer_outcome> print_file(api& server, const std::string& environment_id, const std::string& remote_path,
+                                    int fd) {
   return fetch(server, environment_id, remote_path, [&](std::string_view piece) -> result<void> {
     if (auto ec = write_all(fd, piece))
       return fail(exit_refused, "cannot write the output (" + ec.message() + ")");

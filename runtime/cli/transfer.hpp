@@ -30,6 +30,7 @@ result<transfer_outcome> download_file(api& server, const std::string& environme
                                        const std::string& local_path, mode_t mode, const transfer_progress& progress);
 
 /// Writes a file's bytes to a descriptor as they come, verified at the end.
-result<transfer_outcome> print_file(api& server, const std::string& environment_id, const std::string& remote_path, int fd);
+result<transfer_outcome> print_file(api& server, const std::string& environment_id, const std::string& remote_path,
+                                    int fd);
 
 } // namespace holt::runtime::cli

@@ -33,7 +33,7 @@ std::optional<std::uint64_t> parse_duration_ms(std::string_view text) {
   if (!read)
     return std::nullopt;
   static constexpr std::array<std::pair<std::string_view, double>, 6> units{
-    {{"", 1e3}, {"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}}};
+      {{"", 1e3}, {"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 3600e3}, {"d", 86400e3}}};
   for (auto [unit, scale] : units)
     if (read->second == unit)
       return scaled(read->first, scale, 100.0 * 365 * 86400e3);

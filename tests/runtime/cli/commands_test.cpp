@@ -23,7 +23,8 @@ std::map<std::string, std::string> access_to(const scripted_server& server) {
 /// Environments on two pages: box, twin, twin.
 void answer_lists(const seen_request& request, reply_channel& reply) {
   if (request.target.find("cursor=") == std::string::npos)
-    return reply.answer(200, R"({"items":[{"id":"env_1","name":"box","kind":"cloud","created_at":"2030-01-01T00:00:00.000Z",
+    return reply.answer(200,
+                        R"({"items":[{"id":"env_1","name":"box","kind":"cloud","created_at":"2030-01-01T00:00:00.000Z",
       "instance":{"status":"running","fs_status":"ok"}},{"id":"env_2","name":"twin","kind":"cloud"}],"next_cursor":"a b"})");
   reply.answer(200, R"({"items":[{"id":"env_3","name":"twin","kind":"cloud"}]})");
 }
@@ -31,9 +32,10 @@ void answer_lists(const seen_request& request, reply_channel& reply) {
 } // namespace
 
 TEST(cli_env, create_prints_the_id_and_sends_what_was_given) {
-  scripted_server server([](const seen_request&, reply_channel& reply) { reply.answer(201, R"({"id":"env_9","name":"box"})"); });
-  cli_process holt({"env", "create", "box", "--memory", "512M", "--cpus", "0.5", "--suspend-after", "10m", "--label", "a=b", "--label",
-                    "c=d", "--network", "none"},
+  scripted_server server(
+      [](const seen_request&, reply_channel& reply) { reply.answer(201, R"({"id":"env_9","name":"box"})"); });
+  cli_process holt({"env", "create", "box", "--memory", "512M", "--cpus", "0.5", "--suspend-after", "10m", "--label",
+                    "a=b", "--label", "c=d", "--network", "none"},
                    access_to(server));
   EXPECT_EQ(holt.wait(), 0) << holt.err();
   EXPECT_EQ(holt.out(), "env_9\n");
@@ -79,7 +81,8 @@ TEST(cli_env, delete_waits_for_its_operation_and_tells_a_failure) {
     if (request.method == "DELETE")
       return reply.answer(202, R"({"id":"op_1","status":"running"})");
     bool first = reply.server().count("GET", "/v1/operations/op_1") == 1;
-    reply.answer(200, first ? R"({"id":"op_1","status":"running"})" : R"({"id":"op_1","status":"failed","error":"disk"})");
+    reply.answer(200,
+                 first ? R"({"id":"op_1","status":"running"})" : R"({"id":"op_1","status":"failed","error":"disk"})");
   });
   cli_process holt({"env", "delete", "env_1"}, access_to(server));
   EXPECT_EQ(holt.wait(), 69);
@@ -98,7 +101,8 @@ TEST(cli_env, ls_shows_names_that_can_not_draw_on_the_terminal) {
   EXPECT_EQ(holt.wait(), 0) << holt.err();
   EXPECT_EQ(holt.out(), "dir/\na?[2J\n\xff\n");
   auto body = holt::protocols::json::parse_text(server.requests().at(1).body);
-  EXPECT_EQ(body->at("path"), "/home/me/work/src") << "relative paths start at the environment's own workspace (spec 3)";
+  EXPECT_EQ(body->at("path"), "/home/me/work/src")
+      << "relative paths start at the environment's own workspace (spec 3)";
 }
 
 TEST(cli_env, rm_asks_for_recursion_only_when_told_and_never_takes_a_whole_environment) {
@@ -173,7 +177,8 @@ TEST_F(cli_login, tries_the_key_and_keeps_it_for_its_owner_alone) {
 }
 
 TEST_F(cli_login, keeps_nothing_that_the_server_refuses) {
-  scripted_server server([](const seen_request&, reply_channel& reply) { reply.problem(401, "auth.invalid", "This key is not known."); });
+  scripted_server server(
+      [](const seen_request&, reply_channel& reply) { reply.problem(401, "auth.invalid", "This key is not known."); });
   cli_process login({"login", "--url", server.url(), "--key-file", folder + "/key"}, {{"HOME", folder}});
   EXPECT_EQ(login.wait(), 77);
   EXPECT_FALSE(std::filesystem::exists(folder + "/.config/holt/client.json"));

@@ -50,7 +50,8 @@ struct remote_files {
         bool executable = query != std::string::npos && call.find("mode=0755", query) != std::string::npos;
         nodes[path] = {"file", request.body, executable ? "0755" : "0644"};
         auto hash = lie_about_hash ? std::string(64, '0') : sha256(request.body);
-        return reply.answer(201, R"({"size":)" + std::to_string(request.body.size()) + R"(,"sha256":")" + hash + R"(","created":true})");
+        return reply.answer(201, R"({"size":)" + std::to_string(request.body.size()) + R"(,"sha256":")" + hash
+                                     + R"(","created":true})");
       }
       if (!nodes.contains(path))
         return reply.problem(404, "file.not_found", "There is no such file.");
@@ -76,8 +77,10 @@ struct remote_files {
     json::array items;
     for (const auto& [name, node] : nodes)
       if (name.starts_with(path + '/') && name.find('/', path.size() + 1) == std::string::npos)
-        items.push_back(json::object{
-          {"name", name.substr(path.size() + 1)}, {"type", node.type}, {"size", node.bytes.size()}, {"mode", node.mode}});
+        items.push_back(json::object{{"name", name.substr(path.size() + 1)},
+                                     {"type", node.type},
+                                     {"size", node.bytes.size()},
+                                     {"mode", node.mode}});
     if (!extra_name.empty())
       items.push_back(json::object{{"name", extra_name}, {"type", "file"}, {"size", 1}, {"mode", "0644"}});
     reply.answer(200, json::write_text(json::object{{"items", items}, {"truncated", false}}));

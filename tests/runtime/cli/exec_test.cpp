@@ -77,8 +77,8 @@ TEST(cli_exec, a_signal_that_ended_the_command_is_128_and_its_number) {
 
 TEST(cli_exec, passes_options_on) {
   scripted_server server(command_that({{"started", "{}"}, {"exit", R"({"exit_code":0})"}}));
-  cli_process holt({"--json", "exec", "env_1", "--cwd", "src", "-e", "A=1", "-e", "B=x=y", "--timeout", "2m", "--op-id", "mine", "-c",
-                    "a | b"},
+  cli_process holt({"--json", "exec", "env_1", "--cwd", "src", "-e", "A=1", "-e", "B=x=y", "--timeout", "2m", "--op-id",
+                    "mine", "-c", "a | b"},
                    access_to(server));
   EXPECT_EQ(holt.wait(), 0) << holt.err();
   auto body = holt::protocols::json::parse_text(server.requests().at(0).body);
@@ -118,19 +118,19 @@ TEST(cli_exec, a_cut_connection_goes_on_at_the_last_position_and_runs_nothing_ag
       return reply.cut();
     }
     switch (++attached) {
-      case 1: // refused for now: the server is just starting again
-        return reply.problem(503, "server.starting", "Not yet.");
-      case 2: // cut again, before anything came
-        return reply.cut();
-      case 3:
-        reply.begin_events();
-        reply.event(op_id + ":8", "stdout", output("two\n"));
-        return reply.cut();
-      default:
-        reply.begin_events();
-        reply.event(op_id + ":14", "stdout", output("three\n"));
-        reply.event(op_id + ":14", "exit", R"({"exit_code":3})");
-        return reply.end_events();
+    case 1: // refused for now: the server is just starting again
+      return reply.problem(503, "server.starting", "Not yet.");
+    case 2: // cut again, before anything came
+      return reply.cut();
+    case 3:
+      reply.begin_events();
+      reply.event(op_id + ":8", "stdout", output("two\n"));
+      return reply.cut();
+    default:
+      reply.begin_events();
+      reply.event(op_id + ":14", "stdout", output("three\n"));
+      reply.event(op_id + ":14", "exit", R"({"exit_code":3})");
+      return reply.end_events();
     }
   });
   cli_process holt({"exec", "env_1", "--", "x"}, access_to(server));
@@ -194,12 +194,13 @@ TEST(cli_exec, a_refusal_is_one_line_and_its_exit_code) {
     int status;
     const char* code;
     int expected;
-  } const cases[] = {{404, "environment.not_found", 77}, {401, "auth.missing", 77},      {429, "environment.busy", 69},
-                     {503, "sandbox.unavailable", 69},   {400, "request.invalid", 64},   {500, "internal", 70},
+  } const cases[] = {{404, "environment.not_found", 77}, {401, "auth.missing", 77},
+                     {429, "environment.busy", 69},      {503, "sandbox.unavailable", 69},
+                     {400, "request.invalid", 64},       {500, "internal", 70},
                      {409, "operation.conflict", 77},    {409, "operation.outcome_unknown", 69}};
   for (const auto& one : cases) {
     scripted_server server(
-      [&](const seen_request&, reply_channel& reply) { reply.problem(one.status, one.code, "The reason of it."); });
+        [&](const seen_request&, reply_channel& reply) { reply.problem(one.status, one.code, "The reason of it."); });
     cli_process holt({"exec", "env_1", "--", "x"}, access_to(server));
     EXPECT_EQ(holt.wait(), one.expected) << one.code;
     EXPECT_EQ(holt.err().rfind("holt: The reason of it. (", 0), 0u) << holt.err();

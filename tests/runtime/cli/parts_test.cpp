@@ -37,7 +37,8 @@ TEST(cli_events, an_exit_is_the_commands_own_code_or_its_signal) {
 }
 
 TEST(cli_events, an_error_becomes_its_exit_code_and_words) {
-  auto event = read_exec_event({"error", R"({"status":409,"code":"environment.files_lost","detail":"The files are gone."})", ""});
+  auto event = read_exec_event(
+      {"error", R"({"status":409,"code":"environment.files_lost","detail":"The files are gone."})", ""});
   ASSERT_FALSE(event);
   EXPECT_EQ(event.error().code, exit_refused);
   EXPECT_EQ(event.error().problem, "environment.files_lost");
@@ -69,8 +70,8 @@ TEST(cli_addresses, are_a_scheme_a_host_and_a_port) {
   EXPECT_EQ(parse_server_address("https://holt.example")->port, 443);
   EXPECT_EQ(parse_server_address("http://[::1]:80")->host, "::1");
   EXPECT_EQ(parse_server_address("http://[::1]:81")->host_header(), "[::1]:81");
-  for (auto wrong : {"", "127.0.0.1:7117", "ftp://x", "http://", "http://a:0", "http://a:70000", "http://a:1x", "http://user:secret@a",
-                     "http://a/v1", "http://a?b", "http://[::1", "http://[::1]x"}) {
+  for (auto wrong : {"", "127.0.0.1:7117", "ftp://x", "http://", "http://a:0", "http://a:70000", "http://a:1x",
+                     "http://user:secret@a", "http://a/v1", "http://a?b", "http://[::1", "http://[::1]x"}) {
     auto parsed = parse_server_address(wrong);
     ASSERT_FALSE(parsed) << wrong;
     EXPECT_EQ(parsed.error().code, exit_usage);

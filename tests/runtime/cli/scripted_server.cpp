@@ -33,8 +33,8 @@ void reply_channel::answer(int status, std::string_view body, std::string_view t
 
 void reply_channel::problem(int status, const std::string& code, const std::string& detail) {
   answer(status,
-         R"({"type":"about:blank","title":"t","status":)" + std::to_string(status) + R"(,"code":")" + code + R"(","detail":")" + detail
-           + "\"}",
+         R"({"type":"about:blank","title":"t","status":)" + std::to_string(status) + R"(,"code":")" + code
+             + R"(","detail":")" + detail + "\"}",
          "application/problem+json");
 }
 
@@ -76,7 +76,8 @@ void reply_channel::message(bool text, std::string_view bytes) {
 bool reply_channel::next_message(bool& text, std::string& bytes) {
   auto read = [&](std::size_t size) {
     std::string part(size, '\0');
-    return size == 0 || ::recv(fd_, part.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size) ? std::optional(part) : std::nullopt;
+    return size == 0 || ::recv(fd_, part.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size) ? std::optional(part)
+                                                                                                  : std::nullopt;
   };
   for (;;) {
     auto head = read(2);
@@ -157,8 +158,9 @@ std::size_t scripted_server::count(std::string_view method, std::string_view tar
 bool scripted_server::wait_for(std::string_view method, std::string_view target, std::size_t times) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::seconds(30), [&] {
-    auto n = std::count_if(requests_.begin(), requests_.end(),
-                           [&](const seen_request& one) { return one.method == method && one.target.starts_with(target); });
+    auto n = std::count_if(requests_.begin(), requests_.end(), [&](const seen_request& one) {
+      return one.method == method && one.target.starts_with(target);
+    });
     return stopping_ || static_cast<std::size_t>(n) >= times;
   });
   return !stopping_;

@@ -27,7 +27,8 @@ class reply_channel {
 public:
   reply_channel(scripted_server& server, int fd) : server_(server), fd_(fd) {
   }
-  void answer(int status, std::string_view body, std::string_view type = "application/json", std::string_view more_headers = "");
+  void answer(int status, std::string_view body, std::string_view type = "application/json",
+              std::string_view more_headers = "");
   void problem(int status, const std::string& code, const std::string& detail);
   void begin_events();
   void event(const std::string& id, const std::string& type, const std::string& data);

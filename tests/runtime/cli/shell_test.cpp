@@ -131,8 +131,10 @@ TEST(cli_shell, keys_go_there_raw_and_the_terminal_is_given_back) {
   shell.resize(50, 200);
   EXPECT_EQ(shell.wait(), 5);
   EXPECT_TRUE(shell.mode_is_as_before());
-  EXPECT_EQ(messages, (std::vector<std::string>{R"(text {"resize":{"cols":100,"rows":30}})", "bytes \x03", R"(text {"resize":{"cols":200,"rows":50}})"}));
-  EXPECT_EQ(server.requests().at(0).target, "/v1/environments/env_1/terminal?cols=100&rows=30&command=%27bash%27%20%27-l%27");
+  EXPECT_EQ(messages, (std::vector<std::string>{R"(text {"resize":{"cols":100,"rows":30}})", "bytes \x03",
+                                                R"(text {"resize":{"cols":200,"rows":50}})"}));
+  EXPECT_EQ(server.requests().at(0).target,
+            "/v1/environments/env_1/terminal?cols=100&rows=30&command=%27bash%27%20%27-l%27");
 }
 
 TEST(cli_shell, a_cut_connection_is_taken_up_at_its_last_position) {
